@@ -14,6 +14,7 @@ from framebench.devices.found_wrong import WrongResult, find_wrong_on_gpus
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
 from framebench.engine.environments import Environment
+from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 
@@ -50,7 +51,14 @@ def plan_with_progress(
                 cases, device, results, say, show_planned, again, environment=environment
             )
         except KeyboardInterrupt:
-            fail("interrupted; what was planned is cached, and the same command resumes", 130)
+            fail(f"interrupted{describe_resumption(cases)}", 130)
+
+
+def describe_resumption(cases: Sequence[Case]) -> str:
+    """Return what is left of an interrupted command's plans, as the end of a sentence."""
+    if any(case.workload == USER_MODEL for case in cases):
+        return "; the file may change, so the same command plans it anew"
+    return "; what was planned is cached, and the same command resumes"
 
 
 def predict_on_device(

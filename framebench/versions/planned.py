@@ -219,5 +219,8 @@ def explain_no_verdict(base: Planned, change: Planned) -> str:
     if reasons:
         return "; ".join(reasons)
     # the workspaces of cuDNN, which only one plan has, would be taken for a growth
-    plans_with_cudnn = [plan for plan in both if "cudnn" in plan.origin.versions]
+    plans_with_cudnn = []
+    for plan in both:
+        if plan.has_convolutions and "cudnn" in plan.origin.versions:
+            plans_with_cudnn.append(plan)
     return ONE_CUDNN if len(plans_with_cudnn) == 1 else ""

@@ -13,14 +13,15 @@ from typing import Any
 
 from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
-from framebench.cli.shared import Parts, echo, out, repeat_options, say
+from framebench.cli.shared import Parts, echo, fail, out, repeat_options, say
 from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
+from framebench.devices.fit.rounds import run_rounds
 from framebench.devices.found_wrong import COMPARE_GRADIENTS, describe_wrong, find_wrong_on_gpus
 from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import explain_unpredictable_on_device
-from framebench.devices.show import plan_with_progress
+from framebench.devices.show import describe_resumption, plan_with_progress
 from framebench.devices.tables.errors import describe_errors
 from framebench.devices.tables.table import (
     NAMES,
@@ -38,9 +39,9 @@ from framebench.suite.selectors import select
 
 FEW_GPUS = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
 INCOMPLETE = (
-    "with `to` or `or more`: the search ended after several plans. The first number fits at "
-    "the upper end of the error, and what is beyond the second does not; a batch that is named, "
-    "as in .../b512/full, is planned by itself"
+    "with `to` or `or more`: the search ended before the next batch was planned. The first number "
+    "fits at the upper end of the error, and what is beyond the second does not; a batch that is "
+    "named, as in .../b512/full, is planned by itself"
 )
 # they save weights, gradients or optimizer states, and are suggested if no usual strategy fits
 SAVERS = (
@@ -114,7 +115,7 @@ def advise_on_device(
     usual_batch = cases[0].spec.preset(size).base
     say(
         f"Looking for the largest batch ({format_count(len(cases), 'case')}), which takes several "
-        "plans each. Cached plans are reused. At one batch: framebench advise "
+        "plans each; cached plans are reused. At one batch: framebench advise "
         f"'{named}/b{usual_batch}/{size}' --device {device_name}"
         f"{repeat_options(results, budget)}"
     )
@@ -224,26 +225,30 @@ def search_on_device(
     """Print the largest batch of each strategy that fits, and return True if none fits (exit code).
 
     The arguments are those of `fit_on_device`, with each case at the smallest batch that its
-    strategy can have. All searches go on together: each round plans the next batch of every search,
-    two plans at a time (`plan_with_progress`).
+    strategy can have. If it is interrupted, the answers so far are printed, and the command ends.
     """
     device = find(device_name)
     searches = [PredictedBatchSearch(case, device, budget) for case in cases]
-    while True:
-        waiting = {}
-        for search in searches:
-            case = search.next()
-            if case:
-                waiting[case] = search
-        if not waiting:
-            break
-        predictions = plan_with_progress(list(waiting), device, results, environment=environment)
-        for (case, search), planned in zip(waiting.items(), predictions, strict=True):
-            search.planned[case.batch] = planned
-    assessments = [search.result for search in searches]
-    return show_assessments(
-        assessments, batch=None, left_out=left_out, results=results, as_json=as_json
-    )
+    interrupted = False
+    try:
+        run_rounds(searches, device, results, environment)
+    except KeyboardInterrupt:
+        interrupted = True
+    answered = [search for search in searches if search.has_answer]
+    nothing_fits = True
+    if answered:
+        assessments = [search.result for search in answered]
+        nothing_fits = show_assessments(
+            assessments, batch=None, left_out=left_out, results=results, as_json=as_json
+        )
+    if interrupted:
+        all_of_them = format_count(len(searches), "strategy", "strategies")
+        fail(
+            f"interrupted: {len(answered)} of {all_of_them} have an answer so far"
+            f"{describe_resumption(cases)}",
+            130,
+        )
+    return nothing_fits
 
 
 def show_assessments(

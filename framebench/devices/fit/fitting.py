@@ -32,6 +32,7 @@ PLATEAU_GROWTH = 0.2
 # The gap between the largest batch that fits and the smallest that does not is wide if their ratio
 # is above this.
 WIDE_GAP = 1.1
+MOST_GAP_PLANS = 2  # beyond `most_plans`: below a batch that does not fit, and in a wide gap
 
 
 class SearchRule(NamedTuple):
@@ -40,7 +41,7 @@ class SearchRule(NamedTuple):
     first: tuple[int, ...]  # batches that are planned first, in multiples of the smallest
     first_leap: int  # the next one is at most so many times the largest that fits,
     leap: int  # and the later ones so many times
-    most_plans: int  # of one strategy
+    most_plans: int  # of one strategy, unless the last ones leave a gap: `MOST_GAP_PLANS`
 
 
 RULES = {
@@ -187,6 +188,23 @@ class PredictedBatchSearch:
         """Return whether the next larger batch was predicted too, or none may be larger."""
         next_batch = self.largest_fitting + self.case.batch
         return next_batch in self.planned or self.largest_fitting >= MOST_SAMPLES
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether no batch is to be predicted any more."""
+        return self.next() is None
+
+    @property
+    def has_answer(self) -> bool:
+        """Return whether a batch is known to fit, or the search has ended without one."""
+        return self.largest_fitting > 0 or self.has_ended
+
+    @property
+    def most_plans_left(self) -> int:
+        """Return how many more batches may have to be predicted."""
+        if self.has_ended:
+            return 0
+        return RULES[self.case.framework].most_plans + MOST_GAP_PLANS - len(self.planned)
 
     @property
     def is_gap_wide(self) -> bool:

@@ -25,6 +25,7 @@ from framebench.suite.case import Case
 # step on fake tensors, each storage of which goes through a model of the device's allocator
 Source = Literal["compiler.plan", "allocator.simulated"]
 WITH_CONVOLUTIONS = ("resnet50", "unet3d")  # workloads
+WITHOUT_CONVOLUTIONS = ("transformer",)  # any other workload may have some
 
 
 class PredictionOrigin(Part):

@@ -17,7 +17,12 @@ from pydantic import ValidationError
 from framebench.devices.catalog import Device, find
 from framebench.devices.plans import process, store
 from framebench.devices.plans.answer import PlannerAnswer, shorten_error
-from framebench.devices.plans.planned import Planned, PredictionOrigin, Source
+from framebench.devices.plans.planned import (
+    WITHOUT_CONVOLUTIONS,
+    Planned,
+    PredictionOrigin,
+    Source,
+)
 from framebench.devices.plans.version import (
     PLANNER_VERSION,
     is_current,
@@ -84,12 +89,20 @@ def explain_unpredictable_on_device(case: Case, device: Device) -> str | None:
     return None
 
 
-def ensure_environment(framework: str, device: Device, version: str, say: Say) -> Environment:
-    """Return the environment that predicts, built now if it is not there. Raises SetupError."""
+def ensure_environment(
+    framework: str, device: Device, version: str, say: Say, convolutions: bool = True
+) -> Environment:
+    """Return the environment that predicts, built now if it is not there. Raises SetupError.
+
+    Without `convolutions` PyTorch's needs no cuDNN: the one with cuDNN is taken if it is built.
+    """
     is_pinned = version == find_pinned_version(framework)
     if framework == "torch":
         if is_pinned:
-            return ensure_cudnn(say) or environments.ensure("torch", say=say)
+            with_cudnn = environments.describe("torch", package=process.WITH_CUDNN)
+            if convolutions or environments.is_built(with_cudnn):
+                return ensure_cudnn(say) or environments.ensure("torch", say=say)
+            return environments.ensure("torch", say=say)
         # simulated on fake tensors, so any build of it will do
         return releases.ensure_release(framework, version, package="", more=(), say=say)
     package = JAX_PACKAGES[device.kind]
@@ -130,6 +143,7 @@ def plan_all(
     again: bool = False,
     version: str | None = None,
     environment: Environment | None = None,
+    announce: bool = True,
 ) -> list[Planned]:
     """Return the prediction of each case, in the order of the cases.
 
@@ -144,14 +158,15 @@ def plan_all(
         again: Whether to recompute what is cached.
         version: Of the framework, if not the pinned one.
         environment: In the place of the pinned ones.
+        announce: Whether to say how many cases are planned.
     """
     planned = {} if again else find_cached(cases, device, results, version)
     if listener:
         for cached in planned.values():
             listener(cached)
     missing = [case for case in cases if case not in planned]
-    workers = 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
-    if missing:
+    workers = count_workers(device)
+    if missing and announce:
         say(describe_plans(missing, len(cases), device, workers))
     ready = {} if environment else ensure_environments(missing, device, version, say)
     folder = store.choose_writable_folder(results)
@@ -179,6 +194,11 @@ def plan_all(
     return [planned[case] for case in cases]
 
 
+def count_workers(device: Device) -> int:
+    """Return how many cases are planned for a device at the same time."""
+    return 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
+
+
 def ensure_environments(
     cases: Iterable[Case], device: Device, version: str | None, say: Say
 ) -> dict[str, Environment | SetupError]:
@@ -186,14 +206,18 @@ def ensure_environments(
 
     A framework is left out if none of its cases can be predicted.
     """
-    ready: dict[str, Environment | SetupError] = {}
+    predictable: dict[str, list[Case]] = {}
     for case in cases:
-        if case.framework not in ready and not explain_unpredictable_on_device(case, device):
-            release = version or find_pinned_version(case.framework)
-            try:
-                ready[case.framework] = ensure_environment(case.framework, device, release, say)
-            except SetupError as error:
-                ready[case.framework] = error
+        if not explain_unpredictable_on_device(case, device):
+            predictable.setdefault(case.framework, []).append(case)
+    ready: dict[str, Environment | SetupError] = {}
+    for framework, of_framework in predictable.items():
+        release = version or find_pinned_version(framework)
+        convolutions = any(case.workload not in WITHOUT_CONVOLUTIONS for case in of_framework)
+        try:
+            ready[framework] = ensure_environment(framework, device, release, say, convolutions)
+        except SetupError as error:
+            ready[framework] = error
     return ready
 
 

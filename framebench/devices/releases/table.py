@@ -47,12 +47,13 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
     for case, by_version in sorted(by_case.items()):
         cells = []
         sizes = []
-        has_cudnn = set()  # of the plans: a simulation with cuDNN is not compared with one without
+        # of the plans: a simulation of convolutions with cuDNN is not compared with one without
+        has_cudnn = set()
         for version in versions:
             release = by_version.get(version)
             if release and release.peak_bytes:
                 sizes.append(release.peak_bytes)
-                has_cudnn.add("cudnn" in release.origin.versions)
+                has_cudnn.add(release.has_convolutions and "cudnn" in release.origin.versions)
                 cells.append(format_mib(release.peak_bytes))
             else:
                 cells.append(release.outcome if release else "-")

@@ -7,23 +7,34 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
-from framebench.devices.catalog import find
+from framebench.cli import shared
+from framebench.devices.catalog import Device, find
 from framebench.devices.fit import advice
-from framebench.devices.fit.fitting import FitAssessment
+from framebench.devices.fit.fitting import RULES, FitAssessment
 from framebench.devices.found_wrong import WrongResult
 from framebench.devices.plans import planning
 from framebench.devices.plans.answer import ASKED, CONVOLUTIONS
 from framebench.devices.plans.planned import Planned, describe_workspaces
+from framebench.devices.show import describe_resumption
 from framebench.devices.tables.table import tabulate_cases
+from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
-from tests.devices.fake_predictions import allow_error, make_planned, make_simulated
+from tests.devices.fake_predictions import (
+    allow_error,
+    make_origin,
+    make_planned,
+    make_simulated,
+)
 from tests.processes import framebench
 
 GIB = 2**30
@@ -41,20 +52,29 @@ def predict_needs(monkeypatch) -> Predict:
     def predict_by(size: Callable[[Case], int]) -> list[Case]:
         planned_cases = []
 
-        def plan_all(cases: Sequence[Case], *_: Any, **__: Any) -> list[Planned]:
-            planned_cases.extend(cases)
+        def plan_all(
+            cases: Sequence[Case],
+            device: Device,
+            results: Path,
+            say: Callable[[str], None],
+            listener: planning.Listener,
+            *_: Any,
+            **__: Any,
+        ) -> list[Planned]:
             predictions = []
             for case in cases:
-                predictions.append(
-                    make_planned(
-                        case=case.id,
-                        framework=case.framework,
-                        device=GPU[1],
-                        source="allocator.simulated",
-                        peak_bytes=size(case),
-                        parts={"allocated": size(case)},
-                    )
+                planned_cases.append(case)
+                planned = make_planned(
+                    case=case.id,
+                    framework=case.framework,
+                    device=GPU[1],
+                    source="allocator.simulated",
+                    peak_bytes=size(case),
+                    parts={"allocated": size(case)},
+                    origin=make_origin(planned_at=datetime.now(UTC), wall_s=60.0),
                 )
+                listener(planned)
+                predictions.append(planned)
             return predictions
 
         monkeypatch.setattr(planning, "plan_all", plan_all)
@@ -102,6 +122,61 @@ def test_advise_without_a_batch_sorts_by_largest_batch(predict_needs):
     strategies = {case.strategy for case in planned_cases}
     assert {"fp32", "amp_bf16", "checkpoint", "amp_bf16+checkpoint"} <= strategies
     assert "tf32" not in strategies, "unless it is named"
+
+
+@pytest.mark.parametrize("command", ["advise", "max-batch"])
+def test_an_interrupted_search_prints_the_answers_so_far(predict_needs, command):
+    """fp32 fits one sample; checkpoint is interrupted before its first plan has ended."""
+
+    def interrupt_at_the_second(case):
+        if case.strategy == "checkpoint":
+            raise KeyboardInterrupt
+        return GIB * case.batch
+
+    predict_needs(interrupt_at_the_second)
+    cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
+    done = framebench(command, cases, *GPU)
+    assert done.returncode == 130
+    assert re.search(r"fp32 +│ +1 or more ", done.stdout)
+    assert "checkpoint" not in done.stdout
+    assert "1 of 2 strategies have an answer so far; what was planned is cached" in done.stderr
+    (offer,) = list_offers(command, cases, *GPU)
+    assert get_strategy(offer) == "fp32"
+
+
+def test_an_interruption_before_the_first_plan_prints_no_table(predict_needs):
+    def interrupt(case):
+        raise KeyboardInterrupt
+
+    predict_needs(interrupt)
+    done = framebench("max-batch", "transformer/torch/train", *GPU)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "0 of 1 strategy have an answer so far" in done.stderr
+
+
+@pytest.mark.parametrize(("workload", "is_cached"), [("transformer", True), (USER_MODEL, False)])
+def test_an_interruption_promises_plans_only_where_they_are_reused(workload, is_cached):
+    case = Case(workload, "torch", "train", "fp32", 1, "full")
+    assert ("is cached" in describe_resumption([case])) == is_cached
+
+
+def test_a_search_tells_in_a_pipe_how_far_it_is_as_a_whole(predict_needs, monkeypatch):
+    """The number of the round, and one estimate for all: a plan takes a minute, two go at once."""
+    monkeypatch.setattr(shared, "TELL_S", 0.01)
+
+    def need_slowly(case):
+        time.sleep(0.05)
+        return GIB * case.batch
+
+    predict_needs(need_slowly)
+    cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
+    lines = framebench("max-batch", cases, *GPU).stderr.splitlines()
+    most_plans = RULES["torch"].most_plans + 2
+    told = [line.partition(": ")[2] for line in lines if "round " in line]
+    assert told[0] == f"round 1 of at most {most_plans}: 0 of 2 planned"
+    second = f"round 2 of at most {most_plans}: 0 of 2 planned"
+    assert f"{second}, at most about {most_plans - 1} min left" in told
+    assert not any(line.startswith("planning ") for line in lines)
 
 
 def test_a_tie_of_largest_batches_is_named_in_the_answer(predict_needs):

@@ -18,6 +18,7 @@ from framebench.devices.plans import planning, process, store
 from framebench.devices.plans import version as planners
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.version import ANSWERED_NOW
+from framebench.devices.simulation import cudnn
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.records.pins import find_pinned_version
@@ -27,6 +28,7 @@ from tests.devices.fake_predictions import CASE, MIB, PARTS
 from tests.processes import framebench
 
 H100 = find("h100-80gb")
+CONVOLUTIONAL = "resnet50/torch/train/fp32/b1/full"
 OTHER = CASE.replace("fp32", "checkpoint")
 ANSWER = {"outcome": "planned", "peak_bytes": 12 * MIB, "parts": PARTS, "versions": {"jax": "0"}}
 FakePlanner = Callable[[str | dict[str, Any]], Path]
@@ -251,16 +253,20 @@ def test_two_releases_are_compared_to_the_byte(tmp_path, fake_planner):
 
 
 @pytest.mark.parametrize(
-    ("versions", "verdict"),
-    [({}, "no difference"), ({"cudnn": "9.20.0"}, "no plan")],
+    ("workload", "versions", "verdict"),
+    [
+        ("resnet50", {}, "no difference"),
+        ("resnet50", {"cudnn": "9.20.0"}, "no plan"),
+        ("transformer", {"cudnn": "9.20.0"}, "no difference"),  # it has no convolutions
+    ],
 )
-def test_a_release_with_cudnn_is_not_compared_with_one_without(
-    tmp_path, fake_planner, versions, verdict
+def test_convolutions_with_cudnn_are_not_compared_with_those_without(
+    tmp_path, fake_planner, workload, versions, verdict
 ):
     plain = {"outcome": "planned", "peak_bytes": MIB, "parts": {"allocated": MIB}}
     fake_planner(plain)
     pinned = find_pinned_version("torch")
-    case = CASE.replace("/jax/", "/torch/")
+    case = CASE.replace("/jax/", "/torch/").replace("transformer", workload)
     both = case.replace("/torch/", "/{jax,torch}/")  # those of the release's framework are planned
     (planned,) = planning.planned_for([both], "h100-80gb", tmp_path, ignore, f"torch=={pinned}")
     assert planned.case == case
@@ -269,6 +275,26 @@ def test_a_release_with_cudnn_is_not_compared_with_one_without(
     result = framebench("versions", "compare", "torch==2.11", f"torch=={pinned}", case, *options)
     (row,) = json.loads(result.stdout)["rows"]
     assert row["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("cases", "is_built", "package"),
+    [
+        (["transformer/torch/train/fp32/b1/full"], False, ""),
+        (["transformer/torch/train/fp32/b1/full"], True, process.WITH_CUDNN),
+        (["transformer/torch/train/fp32/b1/full", CONVOLUTIONAL], False, process.WITH_CUDNN),
+    ],
+    ids=["none", "none, but cuDNN is there", "one of two"],
+)
+def test_cudnn_is_installed_for_convolutions_alone(cases, is_built, package, monkeypatch):
+    def ensure(framework, say, package=""):
+        return environments.describe(framework, package=package)
+
+    monkeypatch.setattr(environments, "ensure", ensure)
+    monkeypatch.setattr(environments, "is_built", Mock(return_value=is_built))
+    monkeypatch.delenv(cudnn.FOLDER_VARIABLE, raising=False)
+    ready = planning.ensure_environments(map(Case.from_id, cases), H100, None, ignore)
+    assert ready["torch"].package == package
 
 
 def test_pytorch_is_predicted_without_cudnn(monkeypatch):
