@@ -38,6 +38,8 @@ class CaseProgress(Listener):
 
     The time left comes from the times of the same cases on this machine before, or else from
     `guesses`, in seconds. Cases without either take at least as long as others of their kind did.
+    What this run has measured corrects it, for other cases by the median of (measured time /
+    expected time): a first case that also builds kernels must not stand for all others.
     Cases that `session` has already measured count as done. `at_once` cases run next to each other.
     """
 
@@ -58,6 +60,10 @@ class CaseProgress(Listener):
         self.expected_s = estimate_seconds(cases, known_s)
         # a first run of a case also builds its kernels, and verifies its step in float64
         self.how_sure = "about" if len(known_s) == len(self.expected_s) else "at least"
+        # of each case that this run has measured: the seconds of one more block
+        self.later_s: dict[Case, float] = {}
+        # of each block so far: measured / expected seconds. The expectation itself counts as one
+        self.ratios = [1.0]
         measured = count_measured(results, session)
         # blocks by case
         self.left = {case: max(0, blocks - measured[case.id]) for case in cases}
@@ -93,8 +99,24 @@ class CaseProgress(Listener):
 
     def format_remaining(self) -> str:
         """Return the time left in words, such as `about 5 min` or `at least 5 min`."""
-        seconds = sum(self.expected_s[case] * blocks for case, blocks in self.left.items())
+        correction = statistics.median_low(self.ratios)
+        seconds = 0.0
+        for case, blocks in self.left.items():
+            seconds_each = self.later_s.get(case, self.expected_s[case] * correction)
+            seconds += blocks * seconds_each
         return f"{self.how_sure} {format_duration(seconds / self.at_once)}"
+
+    def learn_seconds(self, record: Record) -> None:
+        """Correct what is expected of this case and of others by the time that a record took."""
+        case, total_s = record.parsed, record.spent_s.get("total")
+        expected_s = self.expected_s.get(case)
+        if not total_s or not expected_s:  # no process was started, or nobody waits for the case
+            return
+        self.ratios.append(total_s / self.later_s.get(case, expected_s))
+        # a case has a process for its memory once, in its first block
+        timed_s = sum(value for name, value in record.spent_s.items() if name.startswith("time_"))
+        self.later_s[case] = min(timed_s or total_s, self.later_s.get(case, total_s))
+        self.how_sure = "about"
 
     def phase(self, case: Case, what: str) -> None:
         """Show what happens to a case now."""
@@ -117,6 +139,7 @@ class CaseProgress(Listener):
     def done(self, record: Record) -> None:
         """Print a record, even if it was only measured so that others are compared with it."""
         case = record.parsed
+        self.learn_seconds(record)
         if self.left.get(case, 0) > 0:
             self.left[case] -= 1
             self.bar.update(self.task, advance=1, left=self.format_remaining())

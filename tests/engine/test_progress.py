@@ -77,6 +77,39 @@ def test_remaining_time_is_that_of_the_last_record_here(tmp_path):
     assert progress.format_remaining() == "about 70 s"
 
 
+def finish_cases(progress: CaseProgress, seconds: dict[Case, float]) -> None:
+    for case, total_s in seconds.items():
+        progress.done(record(case, spent_s={"total": total_s}, **RIGHT))
+
+
+TEN_CASES = [replace(CASES[0], batch=batch) for batch in range(1, 11)]
+
+
+def test_one_slow_first_case_does_not_stretch_the_time_of_the_others(tmp_path):
+    """It builds kernels that the others use."""
+    guesses = dict.fromkeys(TEN_CASES, 20.0)
+    progress = CaseProgress(TEN_CASES, tmp_path, make_console(80), guesses=guesses)
+    finish_cases(progress, {TEN_CASES[0]: 400.0})
+    assert progress.format_remaining() == "about 3 min"
+    finish_cases(progress, {TEN_CASES[1]: 10.0, TEN_CASES[2]: 10.0})
+    assert progress.format_remaining() == f"about {7 * 10} s"
+
+
+def test_cases_are_expected_to_be_as_fast_as_those_measured_in_this_run(tmp_path):
+    """A guess by a slow first process, as of `try`, is corrected by the first faster one."""
+    guesses = dict.fromkeys(TEN_CASES, 100.0)
+    progress = CaseProgress(TEN_CASES, tmp_path, make_console(80), guesses=guesses)
+    finish_cases(progress, {TEN_CASES[0]: 5.0})
+    assert progress.format_remaining() == "about 45 s"
+
+
+def test_later_blocks_of_a_case_take_no_process_for_its_memory(tmp_path):
+    progress = CaseProgress(CASES[:1], tmp_path, make_console(80), blocks=3)
+    spent_s = {"time_import": 2.0, "time_work": 8.0, "memory_work": 30.0, "total": 45.0}
+    progress.done(record(CASES[0], spent_s=spent_s, **RIGHT))
+    assert progress.format_remaining() == "about 20 s"
+
+
 def test_a_new_case_takes_at_least_the_published_median_of_its_kind(tmp_path, published):
     """Its kernels are not built yet. Another framework, workload or size says nothing of it."""
     baseline = CASES[0]
