@@ -11,11 +11,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from framebench.engine import environments
 from framebench.records.provenance import ROOT
-from framebench.suite.profiles import read_profile_name
+from framebench.suite.case import Case
 
 REPORT_S = 15.0  # between two lines on what is being waited for
 
@@ -23,8 +23,9 @@ REPORT_S = 15.0  # between two lines on what is being waited for
 class Building:
     """Run `framebench setup FRAMEWORK` for one framework after the other, in a thread."""
 
-    def __init__(self, frameworks: list[str]) -> None:
-        """Start the thread that builds."""
+    def __init__(self, frameworks: list[str], cases: Sequence[Case]) -> None:
+        """Start the thread that builds what these cases need."""
+        self.cases = cases
         self.remaining = list(frameworks)
         self.last_lines: dict[str, str] = {}  # by framework
         self.failures: dict[str, str] = {}
@@ -37,7 +38,7 @@ class Building:
         while self.remaining:
             framework = self.remaining[0]
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "framebench.cli", "setup", framework],
+                self.make_command(framework),
                 cwd=ROOT,
                 text=True,
                 stdin=subprocess.DEVNULL,
@@ -53,6 +54,14 @@ class Building:
                 code = f"exit code {self.process.returncode}"
                 self.failures[framework] = self.last_lines.get(framework, code)
             self.remaining.remove(framework)
+
+    def make_command(self, framework: str) -> list[str]:
+        """Return the command that builds a framework's environment and compiles kernels in it."""
+        command = [sys.executable, "-m", "framebench.cli", "setup", framework]
+        for case in self.cases:
+            if case.framework == framework:
+                command += ["--kernels", case.id]
+        return command
 
     def wait(self, framework: str, say: Callable[[str], None]) -> str:
         """Wait until a framework is built. Return why it failed, or nothing."""
@@ -83,13 +92,11 @@ def keep_off_timed_core(pid: int) -> None:
             os.sched_setaffinity(pid, cores - {max(cores)})
 
 
-def list_unbuilt(frameworks: list[str]) -> list[str]:
-    """Return the frameworks whose environment or kernels are not built for this profile."""
+def list_unbuilt(frameworks: list[str], cases: Sequence[Case]) -> list[str]:
+    """Return the frameworks whose environment, or kernels of these cases, are not built."""
     unready = []
     for framework in frameworks:
         environment = environments.describe(framework)
-        if not environments.is_built(environment) or environments.cold(
-            environment, read_profile_name()
-        ):
+        if not environments.is_built(environment) or environments.list_cold(environment, cases):
             unready.append(framework)
     return unready

@@ -61,7 +61,8 @@ class AsvRun:
         # a benchmark process does not know these facts, which are in the provenance of its records
         os.environ["FRAMEBENCH_MACHINE"] = machine
         os.environ["FRAMEBENCH_COMMAND"] = provenance.describe_command()
-        os.environ[SELECTED] = " ".join(case.id for case in cases.list_run_cases(self.selection))
+        selected = cases.list_run_cases(self.selection)
+        os.environ[SELECTED] = " ".join(case.id for case in selected)
         self.session = Session.open(RESULTS, provenance.name_code(), self.selector)
         os.environ["FRAMEBENCH_SESSION"] = self.session.id
         self.outcome = RunOutcome(RESULTS, self.session.id)
@@ -70,7 +71,8 @@ class AsvRun:
             is_pinned = environment.version == find_pinned_version(environment.framework)
             if is_pinned and cases.choose_framework(benchmarks, environment.framework):
                 frameworks.append(environment.framework)
-        self.building = Building(list_unbuilt(drop_duplicates(frameworks)))
+        unbuilt = list_unbuilt(drop_duplicates(frameworks), selected)
+        self.building = Building(unbuilt, selected)
 
 
 current = AsvRun()

@@ -145,7 +145,7 @@ def measure_cases(
     for name in FRAMEWORKS:
         if any(case.framework == name and can_run(case) for case in cases):
             environment = environments.ensure(name, say=say)
-            environments.warm(environment, "standard", say)
+            environments.warm(environment, cases, say)
             environment_by_framework[name] = environment
     pairs = [(base, candidate) for base, candidate in missing.pairs if can_run(base, candidate)]
     timed = list(missing.timed)

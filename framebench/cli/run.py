@@ -131,5 +131,5 @@ def measure_here(request: RunRequest, results: Path) -> list[str]:
         if env:
             cases = [case for case in cases if case.framework in ready]
         for environment in ready.values():
-            environments.warm(environment, request.profile or "quick", say)
+            environments.warm(environment, cases, say)
         return measure_all(cases, session, ready, request.options, results, request.blocks)

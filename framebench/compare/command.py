@@ -22,7 +22,7 @@ from framebench.cli.shared import (
     say,
 )
 from framebench.compare import measure
-from framebench.engine import installed, runner
+from framebench.engine import environments, installed, runner
 from framebench.engine.progress import CaseProgress
 from framebench.suite import selectors
 from framebench.suite.sequences import drop_duplicates
@@ -75,6 +75,8 @@ def compare_(
                     f"{' and '.join(missing)} cannot be measured by --env {env}"
                 )
             cases = drop_duplicates(pair)  # one, where only an option differs
+            for environment in ready.values():
+                environments.warm(environment, cases, say)
             with CaseProgress(cases, results, err, blocks, opened.id) as progress:
                 measured_rounds = measure.measure(
                     pair, blocks, opened.id, ready, options, results, progress

@@ -20,7 +20,7 @@ import sys
 import sysconfig
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache as cache_result
 from pathlib import Path
@@ -32,6 +32,7 @@ from packaging.utils import canonicalize_name
 
 from framebench.engine import children
 from framebench.instruments import nvml
+from framebench.models.spec import USER_MODEL
 from framebench.records.pins import (
     REQUIREMENTS,
     find_pinned_version,
@@ -41,10 +42,11 @@ from framebench.records.pins import (
 )
 from framebench.records.provenance import PACKAGE
 from framebench.suite.case import Case
-from framebench.suite.profiles import read_profile_name
+from framebench.suite.counting import format_count
 
 # below HOME, where Jittor looks before it downloads
 ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")
+WARM = ".warm"  # the file that names the strategies whose kernels are compiled, one a line
 USUAL_NVCC = Path("/usr/local/cuda/bin/nvcc")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 MODULE_LIMIT_S = 3600.0  # of a module whose caller names no other limit
@@ -282,7 +284,6 @@ def build(environment: Environment, where: Path, say: Say) -> None:
     package = f" and {environment.package}" if environment.package else ""
     say(f"installing {environment.framework} {environment.version}{package} (once per machine)")
     install(environment, where, say, ["-r", str(requirements)])
-    warm(environment, read_profile_name(), say)
 
 
 def install(environment: Environment, where: Path, say: Say, *choices: list[str]) -> None:
@@ -306,35 +307,43 @@ def install(environment: Environment, where: Path, say: Say, *choices: list[str]
     (where / ".complete").touch()
 
 
-def warm(environment: Environment, profile: str, say: Say = lambda _: None) -> None:
-    """Compile the kernels of a profile's cases ahead, once; only Jittor's need it.
+def warm(environment: Environment, cases: Iterable[Case], say: Say = lambda _: None) -> None:
+    """Compile the kernels of these cases ahead, each once; only Jittor's need it.
 
     Jittor compiles a kernel when a case first uses it. An interruption only costs time.
     """
-    if not cold(environment, profile):
+    missing = list_cold(environment, cases)
+    if not missing:
         return
-    kernels = profile if profile in ("first", "standard") else "quick"
-    say(f"compiling Jittor's kernels for the {kernels} profile, some minutes (once per machine)")
+    say(
+        f"compiling Jittor's kernels of {format_count(len(missing), 'strategy', 'strategies')}, "
+        "up to a minute each (once per machine)"
+    )
     shell(
         environment.folder,
-        [str(environment.python), "-P", "-m", "framebench.worker.warmup", "jittor", kernels],
+        [str(environment.python), "-P", "-m", "framebench.worker.warmup", "jittor", *missing],
         say,
         environment.variables() | {"PYTHONPATH": import_path(), "nvcc_path": ""},
     )
-    (environment.folder / f".warm-{kernels}").touch()
+    with (environment.folder / WARM).open("a") as file:
+        file.writelines(f"{name}\n" for name in missing)
 
 
-def cold(environment: Environment, profile: str) -> bool:
-    """Return whether kernels of a profile's cases may still have to be compiled.
+def list_cold(environment: Environment, cases: Iterable[Case]) -> list[str]:
+    """Return of which strategies, as workload/scenario/strategy, kernels may have to be compiled.
 
-    Only Jittor compiles kernels ahead, in an environment that is built here. A larger profile has
-    the kernels of the smaller ones. A profile without kernels of its own needs those of `quick`.
+    Only Jittor compiles kernels ahead, in an environment that is built here and without a GPU.
     """
     if environment.framework != "jittor" or environment.installed:
-        return False
-    growing = ("first", "quick", "standard")  # each has the kernels of those before it
-    enough = growing[growing.index(profile) if profile in growing else 1 :]
-    return not any((environment.folder / f".warm-{name}").exists() for name in enough)
+        return []
+    names = []
+    for case in cases:
+        runs_here = case.support.supported and not case.support.gpu
+        if case.framework == "jittor" and case.workload != USER_MODEL and runs_here:
+            names.append(f"{case.workload}/{case.scenario}/{case.strategy}")
+    file = environment.folder / WARM
+    warmed = file.read_text().split() if file.exists() else []
+    return [name for name in dict.fromkeys(names) if name not in warmed]
 
 
 def build_jittor(environment: Environment, folder: Path, say: Say) -> None:

@@ -115,7 +115,7 @@ def run(
         ready = versions.install(framework, matrix, say)
         # a release whose kernels were compiled before would have the faster first step
         for environment in ready.values():
-            environments.warm(environment, profile or "quick", say)
+            environments.warm(environment, supported, say)
         with CaseProgress(supported, results, err, blocks * len(matrix), session.id) as progress:
             statuses = versions.measure(
                 supported, ready, blocks, session.id, options, results, progress

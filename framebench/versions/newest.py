@@ -156,14 +156,14 @@ class PairBench:
         problems = []
         # without the pinned release nothing can be compared: its SetupError ends the command
         pinned = environments.ensure(pair.framework, pair.pinned, say)
-        self.warm(pinned)
+        self.warm(pinned, cases)
         folder = self.results / FOLDER
         with ExitStack() as stack:
             for version in (pair.newest, *pair.older):
                 made = releases.make_environment(pair.framework, version, self.keep, say)
                 try:
                     newest = stack.enter_context(made)
-                    self.warm(newest)
+                    self.warm(newest, cases)
                     break
                 except SetupError as error:
                     problems.append(f"{pair.framework} {version} cannot be installed: {error}")
@@ -187,9 +187,9 @@ class PairBench:
         )
         return replace(verdict, answer="; ".join([*problems, verdict.answer]))
 
-    def warm(self, environment: Environment) -> None:
-        """Compile an environment's kernels, so that both releases find them compiled."""
-        environments.warm(environment, self.options.profile or "quick", say)
+    def warm(self, environment: Environment, cases: list[Case]) -> None:
+        """Compile the kernels of the cases, so that both releases find them compiled."""
+        environments.warm(environment, cases, say)
 
 
 def judge_newest(

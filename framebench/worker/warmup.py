@@ -1,6 +1,6 @@
 """Compile a framework's kernels once, at size `tiny`.
 
-`python -m framebench.worker.warmup FRAMEWORK PROFILE`
+`python -m framebench.worker.warmup FRAMEWORK WORKLOAD/SCENARIO/STRATEGY ...`, or a single case
 
 Jittor compiles each kernel with g++ when it is first met, and keeps it for the life of its
 environment, whatever the shape. Without this, the first cases measured on a machine would spend
@@ -15,10 +15,11 @@ import os
 import subprocess
 import sys
 import traceback
+from collections.abc import Collection
 
 from framebench import adapters
 from framebench.suite.case import Case, find_first_batch
-from framebench.suite.profiles import list_cases, list_profile_cases
+from framebench.suite.profiles import list_cases
 from framebench.suite.selectors import parse
 from framebench.worker.mathematics import check_in_float64
 
@@ -54,19 +55,16 @@ def try_to_warm(case: Case) -> None:
     gc.collect()  # variables of a failed case would stay in the graph of the next one
 
 
-def choose_cases(framework: str, profile: str) -> list[Case]:
-    """Return one case per strategy of a profile that a machine without a GPU can run.
+def choose_cases(framework: str, names: Collection[str]) -> list[Case]:
+    """Return one case per workload/scenario/strategy that a machine without a GPU can run.
 
     All are of one batch: kernels do not depend on it.
     """
-    in_profile = set()
-    for case in list_profile_cases(profile):
-        in_profile.add((case.workload, case.scenario, case.strategy))
     chosen = []
     for case in list_cases():
         if case.framework != framework or case.size != "tiny":
             continue
-        if (case.workload, case.scenario, case.strategy) not in in_profile:
+        if f"{case.workload}/{case.scenario}/{case.strategy}" not in names:
             continue
         runs_here = case.support.supported and not case.support.gpu
         if runs_here and case.batch == find_first_batch(case):
@@ -76,9 +74,9 @@ def choose_cases(framework: str, profile: str) -> list[Case]:
 
 def main() -> None:
     """Warm the cases that the command line names."""
-    framework, name = sys.argv[1:]  # of a profile, or of a case
-    is_single_case = "/" in name  # in the process of its own that it needs
-    cases = [parse(name)] if is_single_case else choose_cases(framework, name)
+    framework, *names = sys.argv[1:]  # of strategies, or of a case
+    is_single_case = names[0].count("/") > 2  # in the process of its own that it needs
+    cases = [parse(names[0])] if is_single_case else choose_cases(framework, names)
     for number, case in enumerate(cases, 1):
         print(f"{number} of {len(cases)}: {case.id}", flush=True)
         if case.support.env and not is_single_case:

@@ -59,8 +59,7 @@ class Bench(Clone):
         python.unlink(missing_ok=True)
         shutil.copy(FAILING_WORKER, python)
         python.chmod(0o755)
-        for mark in (".complete", ".warm-quick"):
-            (folder / mark).touch()
+        (folder / ".complete").touch()
         # pip's list of each pinned package, without which the environment counts as damaged
         for name in read_pins(environments.find_requirement_file(framework, version)):
             package = f"{name.replace('-', '_')}-1.0.dist-info"

@@ -19,6 +19,7 @@ from framebench.engine.runner import explain_unsupported
 from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
 from framebench.suite.profiles import list_profile_cases
 from tests.fake_records import CASE, provenance, record
 from tests.processes import write_script
@@ -65,7 +66,7 @@ def test_frameworks_are_built_in_turn_off_the_timed_core(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(building.sys, "executable", str(interpreter))
     messages = []
-    built = building.Building(["torch", "jax", "jittor"])
+    built = building.Building(["torch", "jax", "jittor"], [])
     assert built.wait("torch", messages.append) == ""
     assert not (tmp_path / "jittor").exists()
     assert built.wait("jittor", messages.append) == ""
@@ -80,7 +81,7 @@ def test_frameworks_are_built_in_turn_off_the_timed_core(tmp_path, monkeypatch):
 def test_building_ends_with_the_run(tmp_path, monkeypatch):
     interpreter = write_script(tmp_path / "python", "exec sleep 60")
     monkeypatch.setattr(building.sys, "executable", str(interpreter))
-    built = building.Building(["torch", "jax"])
+    built = building.Building(["torch", "jax"], [])
     while built.process is None:
         time.sleep(0.01)
     built.stop()
@@ -91,16 +92,25 @@ def test_building_ends_with_the_run(tmp_path, monkeypatch):
 
 def test_environments_that_are_not_built_or_not_warm_are_missing(tmp_path, monkeypatch):
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
-    assert building.list_unbuilt(["torch", "jittor"]) == ["torch", "jittor"]
+    assert building.list_unbuilt(["torch", "jittor"], []) == ["torch", "jittor"]
     for name in ("torch", "jittor"):
         where = environments.describe(name).python.parent.parent
         where.mkdir(parents=True)
         (where / ".complete").touch()
-    assert building.list_unbuilt(["torch", "jittor"]) == ["jittor"], "its kernels"
-    (where / ".warm-first").touch()
-    assert building.list_unbuilt(["jittor"]) == ["jittor"], "the quick profile has more"
-    monkeypatch.setenv("FRAMEBENCH_PROFILE", "first")
-    assert building.list_unbuilt(["jittor"]) == []
+    baseline = Case.from_id("transformer/jittor/train/fp32/b4/cpu")
+    selected = [baseline, Case.from_id("transformer/jittor/train/checkpoint/b4/cpu")]
+    assert building.list_unbuilt(["torch", "jittor"], selected) == ["jittor"], "its kernels"
+    (where / environments.WARM).write_text("transformer/train/fp32\n")
+    assert building.list_unbuilt(["jittor"], selected) == ["jittor"], "those of checkpoint"
+    assert building.list_unbuilt(["jittor"], [baseline]) == []
+
+
+def test_kernels_of_the_selected_cases_alone_are_built(monkeypatch):
+    monkeypatch.setattr(building.threading, "Thread", Mock())
+    jittor = Case.from_id("transformer/jittor/train/fp32/b4/tiny")
+    selected = [jittor, Case.from_id("transformer/torch/train/fp32/b4/tiny")]
+    command = building.Building(["jittor"], selected).make_command("jittor")
+    assert command[-3:] == ["jittor", "--kernels", jittor.id]
 
 
 def test_results_are_shown_as_they_come():

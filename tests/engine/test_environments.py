@@ -268,6 +268,22 @@ def start_process_of_build(where: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True)
 
 
+def test_kernels_are_compiled_of_the_selected_cases_alone_and_once(tmp_path, monkeypatch):
+    environment = Environment("jittor", "1.3", tmp_path / "bin/python", tmp_path / "home")
+    run_setup = Mock()
+    monkeypatch.setattr(environments, "shell", run_setup)
+    names = ("jittor/train/fp32", "jittor/train/checkpoint", "torch/train/fp32")
+    first, second, other = (Case.from_id(f"transformer/{name}/b4/tiny") for name in names)
+    environments.warm(environment, [first, other])
+    environments.warm(environment, [first, replace(second, batch=8), second])
+    environments.warm(environment, [first, second])
+    commands = [call.args[1] for call in run_setup.call_args_list]
+    assert [command[-2:] for command in commands] == [
+        ["jittor", "transformer/train/fp32"],
+        ["jittor", "transformer/train/checkpoint"],
+    ]
+
+
 def test_each_environment_has_a_log_of_its_own(tmp_path):
     names = ("torch-2.13.0-abc", "torch-2.13.1-abc", "torch-2.13.0-judge-abc")
     for name in names:
