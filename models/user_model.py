@@ -102,8 +102,8 @@ class UserWorkload(Workload):
         repeats_forward = has_micro_batches or (needs_blocks and facts.get("blocks_change"))
         if facts.get("remembers") and repeats_forward:
             return (
-                f"each forward pass changes {facts['remembers']}, on which the next one depends: "
-                "another number of passes is other mathematics"
+                f"each forward pass changes {facts['remembers']} that no gradient trains: another "
+                "number of passes is other mathematics"
             )
         if facts.get("closure") and switches & CALLS_THE_OPTIMIZER:
             return f"{facts['optimizer']} computes the loss itself, as often as it likes"

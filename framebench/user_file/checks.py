@@ -150,36 +150,34 @@ def draws_in_python(adapter: Adapter) -> bool:
     return (random.getstate(), pickle.dumps(np.random.get_state())) != before
 
 
-def find_stateful_buffers(adapter: Adapter) -> str:
-    """Return which buffers a forward pass changes, if the gradient of the next one differs by that.
+def find_stateful_tensors(adapter: Adapter) -> str:
+    """Return which tensors that are not trained each forward pass changes, or "" if there are none.
 
-    Spectral norm has such buffers. The answer is empty if the model has no such buffers. They are
-    looked for after an update, since a moving average of the weights changes only when the weights
-    do. The adapter ends with its first weights.
+    Spectral norm has such buffers, and a target network that follows the weights slowly has such
+    weights. They are compared as all tensors are, so that another number of passes is seen in them
+    even where no gradient depends on them yet. They are looked for after an update, since a moving
+    average of the weights changes only when the weights do. The adapter ends with its first
+    weights.
     """
     adapter.restore()
     with adapter.disable_randomness():
         adapter.step()
     batch = adapter.put(*adapter.workload.make_batch(adapter.config, adapter.case.batch))
-    one = compute_gradient(adapter, batch, restore=False)
+    compute_gradient(adapter, batch, restore=False)
     before = copy_buffers(adapter)
-    other = compute_gradient(adapter, batch, restore=False)
+    compute_gradient(adapter, batch, restore=False)
     changed = []
     for name, array in copy_buffers(adapter).items():
         if not np.array_equal(array, before[name], equal_nan=True):
             changed.append(name)
     adapter.restore()
-    if not changed or find_largest_difference(other, one)[1] <= SAME:
-        return ""
-    # it is not known which of these buffers the next pass reads
-    others = ""
-    if len(changed) > 1:
-        others = f" and {format_count(len(changed) - 1, 'other buffer')}"
-    return changed[0] + others
+    if len(changed) < 2:
+        return "".join(changed)
+    return f"{changed[0]} and {format_count(len(changed) - 1, 'other tensor')}"
 
 
 def copy_buffers(adapter: Adapter) -> dict[str, np.ndarray]:
-    """Return a copy of each of the model's buffers, by name."""
+    """Return a copy of each of the model's tensors that are not trained, by name."""
     params = adapter.workload.params(adapter.config)
     names = {param.name for param in params if not param.trainable}
     return {name: array.copy() for name, array in adapter.weights() if name in names}

@@ -327,15 +327,15 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
     """Return the facts that only training needs.
 
     These are `without_gradient`, the weights that have none; `accumulation`, why micro-batches do
-    not add up to the batch, or ""; `remembers`, the buffers that one forward pass leaves to the
-    next; and `blocks_change`, whether such a buffer lies in a block. For a file with a `step` of
+    not add up to the batch, or ""; `remembers`, what each forward pass changes though it is not
+    trained; and `blocks_change`, whether such a tensor lies in a block. For a file with a `step` of
     its own only the first is returned.
     """
     without_gradient = checks.describe_without_gradient(list_params(facts), observed)
     if facts.get("own_step"):  # its passes cannot be asked for one by one
         return {"without_gradient": without_gradient}
     accumulation = check_accumulation(adapter, facts)
-    stateful = checks.find_stateful_buffers(adapter)
+    stateful = checks.find_stateful_tensors(adapter)
     # only PyTorch's module has it
     blocks_change_buffers = getattr(adapter.model_module, "blocks_change_buffers", None)
     blocks_change = bool(stateful and blocks_change_buffers and blocks_change_buffers(adapter))

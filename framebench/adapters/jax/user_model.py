@@ -379,10 +379,13 @@ def has_optimizer() -> bool:
 
 
 def compute_gradient(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
-    """Return the loss of the adapter's inputs, and the gradients as they enter an optimizer."""
+    """Return the loss of the adapter's inputs, and the gradients as they enter an optimizer.
+
+    The adapter gets the statistics that the forward pass leaves, as in the other frameworks.
+    """
     compiled = jax.jit(adapter.make_gradient(adapter.graph))
     model = (adapter.params, adapter.stats, adapter.constants)
-    (loss_array, _), grads = compiled(*model, *adapter.inputs)
+    (loss_array, adapter.stats), grads = compiled(*model, *adapter.inputs)
     named_grads: list[tuple[str, np.ndarray]] = []
     for path, grad in jax.tree_util.tree_leaves_with_path(grads):
         named_grads += adapter.names.unload(list_keys(path), np.asarray(grad))

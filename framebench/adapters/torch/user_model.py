@@ -521,22 +521,25 @@ def compute_gradient(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]
 
 
 def blocks_change_buffers(adapter: Any) -> bool:
-    """Return whether the forward pass of a block changes a buffer in it.
+    """Return whether the forward pass of a block changes what is not trained in it.
 
     Statistics of batch norm do not count: recomputation does not change them a second time.
+    Integers do not either, since they are not compared.
     """
 
-    def list_buffers() -> list[Tensor]:
-        buffers: list[Tensor] = []
+    def list_untrained() -> list[Tensor]:
+        tensors: list[Tensor] = []
         for block in adapter.blocks():
             for module in block.modules():
-                if not isinstance(module, NORMS):
-                    buffers += module.buffers(recurse=False)
-        return buffers
+                if isinstance(module, NORMS):
+                    continue
+                tensors += module.buffers(recurse=False)
+                tensors += [p for p in module.parameters(recurse=False) if not p.requires_grad]
+        return [tensor for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
 
-    before = [buffer.clone() for buffer in list_buffers()]
+    before = [tensor.clone() for tensor in list_untrained()]
     compute_gradient(adapter)
-    return not all(map(torch.equal, before, list_buffers()))
+    return not all(map(torch.equal, before, list_untrained()))
 
 
 def record_outputs(adapter: Any) -> list[tuple[str, Tensor]]:
