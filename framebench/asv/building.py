@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from framebench.engine import environments
+from framebench.engine.children import CHILDREN
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 
 REPORT_S = 15.0  # between two lines on what is being waited for
+GRACE_S = 10.0  # for a build to end by itself once it is terminated
 
 
 class Building:
@@ -29,31 +31,50 @@ class Building:
         self.remaining = list(frameworks)
         self.last_lines: dict[str, str] = {}  # by framework
         self.failures: dict[str, str] = {}
-        self.process: subprocess.Popen[str] | None = None
+        self.is_stopped = threading.Event()
+        self.process: subprocess.Popen[bytes] | None = None
         self.thread = threading.Thread(target=self.build, daemon=True)
         self.thread.start()
 
     def build(self) -> None:
         """Build the remaining environments one after the other."""
-        while self.remaining:
+        while self.remaining and not self.is_stopped.is_set():
             framework = self.remaining[0]
-            self.process = subprocess.Popen(
-                self.make_command(framework),
-                cwd=ROOT,
-                text=True,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
-            )
-            keep_off_timed_core(self.process.pid)
-            assert self.process.stdout
-            for line in self.process.stdout:
-                self.last_lines[framework] = line.strip()
-            if self.process.wait():
-                code = f"exit code {self.process.returncode}"
-                self.failures[framework] = self.last_lines.get(framework, code)
+            try:
+                failure = self.run_setup(framework)
+            except OSError as error:
+                failure = f"framebench setup could not be started: {error}"
+            if failure:
+                self.failures[framework] = failure
             self.remaining.remove(framework)
+
+    def run_setup(self, framework: str) -> str:
+        """Run `framebench setup` for a framework. Return why it failed, or nothing.
+
+        It is killed when asv ends in any way: it would go on to write into the environment, and to
+        hold its lock. Raises OSError.
+        """
+        process = CHILDREN.start(
+            self.make_command(framework),
+            {**os.environ, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self.process = process
+        try:
+            keep_off_timed_core(process.pid)
+            assert process.stdout
+            with process.stdout:
+                for line in process.stdout:
+                    self.last_lines[framework] = line.decode(errors="replace").strip()
+            process.wait()
+        finally:
+            CHILDREN.end(process)
+        if process.returncode:
+            return self.last_lines.get(framework, f"exit code {process.returncode}")
+        return ""
 
     def make_command(self, framework: str) -> list[str]:
         """Return the command that builds a framework's environment and compiles kernels in it."""
@@ -79,9 +100,13 @@ class Building:
 
     def stop(self) -> None:
         """End the build. Whoever needs an unfinished environment next builds it again."""
-        del self.remaining[1:]
+        self.is_stopped.set()
         if self.process:
             self.process.terminate()
+        self.thread.join(GRACE_S)
+        if self.process:
+            self.process.kill()
+        self.thread.join(GRACE_S)
 
 
 def keep_off_timed_core(pid: int) -> None:

@@ -30,6 +30,7 @@ from submitit.slurm.slurm import SlurmExecutor
 from framebench.cluster.collect import NODES
 from framebench.cluster.units import list_finished, select_unfinished
 from framebench.engine import environments, recording
+from framebench.engine.children import die_with_parent
 from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
 from framebench.records import provenance, store
@@ -297,4 +298,5 @@ class Job(submitit.helpers.Checkpointable):
 
 def run_framebench(*arguments: str) -> int:
     """Run a command of framebench and return its exit code."""
-    return subprocess.run([sys.executable, "-m", "framebench.cli", *arguments]).returncode
+    command = [sys.executable, "-m", "framebench.cli", *arguments]
+    return subprocess.run(command, preexec_fn=die_with_parent).returncode

@@ -147,7 +147,9 @@ def check_compiler() -> Requirement:
             "(CUDA 12.2)"
         )
         return Requirement(what, False, detail)
-    version_text = subprocess.run([path, "--version"], capture_output=True, text=True).stdout
+    version_text = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, preexec_fn=children.die_with_parent
+    ).stdout
     release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:
         return Requirement(what, False, f"{path} does not say its release")

@@ -36,6 +36,7 @@ from framebench.analysis.rows import iterate_rows
 from framebench.analysis.selection import Measured, select_cases
 from framebench.asv.cases import SuiteClass
 from framebench.devices.tables import frame
+from framebench.engine.children import die_with_parent
 from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record
@@ -273,7 +274,14 @@ def run_program(
     """
     environment = {**drop_repository(os.environ), **(variables or {})}
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            preexec_fn=die_with_parent,
+        )
     except OSError as error:
         raise NoHistoryError(f"{command[0]} could not be started: {error}") from error
     if done.returncode:

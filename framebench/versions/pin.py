@@ -11,6 +11,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from framebench.engine import releases
+from framebench.engine.children import die_with_parent
 from framebench.engine.environments import SetupError
 from framebench.engine.installed import NEEDS
 from framebench.records import store
@@ -61,7 +62,9 @@ def ask_pip(requested: list[str], constraints: dict[str, str]) -> dict[str, str]
     """
     command = [sys.executable, "-m", "pip", "install", *RESOLVE, *requested]
     lines = "".join(f"{name}=={version}\n" for name, version in constraints.items())
-    process = subprocess.run(command, input=lines, capture_output=True, text=True)
+    process = subprocess.run(
+        command, input=lines, capture_output=True, text=True, preexec_fn=die_with_parent
+    )
     if process.returncode:
         errors = re.findall(r"^ERROR: (.*)$", process.stderr, re.M)
         reason = errors[-1] if errors else "no reason given"

@@ -21,6 +21,7 @@ from framebench.strategies.registry import SCENARIOS
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_profile_cases
+from tests.callbacks import ignore
 from tests.fake_records import CASE, provenance, record
 from tests.processes import write_script
 
@@ -88,6 +89,16 @@ def test_building_ends_with_the_run(tmp_path, monkeypatch):
     built.thread.join(120)
     assert not built.thread.is_alive()
     assert "jax" not in built.failures, "it was never begun"
+
+
+def test_a_framework_whose_build_cannot_be_started_says_why(tmp_path, monkeypatch):
+    """Whoever waits for it would otherwise wait for ever."""
+    monkeypatch.setattr(building.sys, "executable", str(tmp_path / "python"))
+    built = building.Building(["torch", "jax"], [])
+    for framework in ("torch", "jax"):
+        failure = built.wait(framework, ignore)
+        assert failure.startswith("framebench setup could not be started: ")
+        assert "No such file" in failure
 
 
 def test_environments_that_are_not_built_or_not_warm_are_missing(tmp_path, monkeypatch):

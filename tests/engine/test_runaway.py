@@ -480,28 +480,71 @@ def test_a_message_of_another_form_is_an_error_of_the_worker(message, tmp_path):
     assert "not a message" in str(outcome.reason)
 
 
-PARENT = """
-import subprocess, sys, time
+# Each starts a program for a long time, with a variable by which its processes are known
+STARTS = {
+    "a worker": """
 from framebench.engine.children import CHILDREN
-CHILDREN.start([sys.executable, "-c", "import time; time.sleep(600)"], {MARKER: FOLDER})
-print("started", flush=True)
-time.sleep(600)
+CHILDREN.start([sys.executable], os.environ)
+""",
+    "a planner of PyTorch": """
+from framebench.devices.plans import process
+from framebench.engine.environments import Environment
+process.Server(Environment("torch", "1", pathlib.Path(sys.executable)))
+""",
+    "asv's builds of environments": """
+from framebench.asv.building import Building
+Building(["torch", "jax"], [])
+""",
+    "pip's list of releases": """
+from framebench.engine import releases
+releases.list_releases("jax")
+""",
+    "pip's choice of packages": """
+from framebench.versions import pin
+pin.ask_pip(["jax==0.9.1"], {})
+""",
+    "asv's pages": """
+from framebench.versions import asv_history
+asv_history.publish(pathlib.Path("asv.conf.json"))
+""",
+    "Sphinx": """
+from framebench.publish.site import build
+build.run_sphinx(pathlib.Path("source"), pathlib.Path("site"))
+""",
+    "a job of Slurm's": """
+from framebench.cluster import slurm
+slurm.run_framebench("list")
+""",
+}
+PARENT = """
+import os, pathlib, sys
+sys.executable = sys.argv[1]
+{start}
+__import__("time").sleep(600)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux kills the children of a dead process")
-def test_children_end_with_a_parent_that_is_killed(tmp_path):
-    """By SIGKILL, so that the parent itself can end nobody."""
-    program = PARENT.replace("MARKER", repr(MARKER)).replace("FOLDER", repr(str(tmp_path)))
-    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE)
-    with parent:
-        assert parent.stdout.readline() == b"started\n"
-        assert len(list_left(tmp_path)) == 1
-        parent.kill()
+def wait_for_number(folder: Path, number: int) -> list[psutil.Process]:
+    """Wait until this many processes of a folder live, and return those that do after a minute."""
     deadline = time.monotonic() + 60
-    while list_left(tmp_path) and time.monotonic() < deadline:
+    while len(list_left(folder)) != number and time.monotonic() < deadline:
         time.sleep(0.05)
-    left = list_left(tmp_path)
+    return list_left(folder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux kills the children of a dead process")
+@pytest.mark.parametrize("start", STARTS)
+def test_children_end_with_a_parent_that_is_killed(start, tmp_path):
+    """By SIGKILL, so that the parent itself can end nobody."""
+    environment = make_environment("time.sleep(600)\n", tmp_path)
+    command = [sys.executable, "-c", PARENT.format(start=STARTS[start]), str(environment.python)]
+    parent = subprocess.Popen(command, cwd=ROOT)
+    try:
+        assert len(wait_for_number(tmp_path, 1)) == 1
+    finally:
+        parent.kill()
+        parent.wait()
+    left = wait_for_number(tmp_path, 0)
     for process in left:
         process.kill()
     assert left == []

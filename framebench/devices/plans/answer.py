@@ -68,7 +68,7 @@ def parse_answer(printed: str) -> PlannerAnswer:
     lines = printed.strip().splitlines()
     try:
         return PlannerAnswer(**json.loads(lines[-1]))
-    except (IndexError, TypeError) as error:
+    except (IndexError, TypeError, RecursionError) as error:
         raise ValueError("the last line is no answer") from error
 
 

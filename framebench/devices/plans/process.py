@@ -11,12 +11,12 @@ import contextlib
 import os
 import selectors
 import subprocess
-import tempfile
 
 from framebench.devices.catalog import Device
 from framebench.devices.plans.answer import PlannerAnswer, describe_end, parse_answer
 from framebench.devices.simulation import cudnn
 from framebench.engine import children, environments
+from framebench.engine.children import CHILDREN, LogTail
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 
@@ -85,18 +85,24 @@ class Server:
     """A process that plans PyTorch's cases one after the other."""
 
     def __init__(self, environment: Environment) -> None:
-        """Start the process, which takes some seconds until it answers."""
-        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (it lives as long as the process)
-        # in this process's session: a child in another one is taken for an orphan and killed
-        # (`engine.children`). The thread that starts it may end before it does
-        self.process = subprocess.Popen(
+        """Start the process, which takes some seconds until it answers. Raises OSError.
+
+        The kernel kills it when the thread that starts it ends: it serves no longer than the pool
+        that this thread is of.
+        """
+        self.process = CHILDREN.start(
             make_command(environment, SERVER),
-            env=list_variables(environment),
-            text=True,
+            list_variables(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.errors,
+            stderr=subprocess.PIPE,
         )
+        assert self.process.stderr
+        try:
+            self.errors = LogTail(self.process.stderr)
+        except OSError:
+            CHILDREN.end(self.process)
+            raise
 
     def plan(self, case: Case, device: Device) -> PlannerAnswer:
         """Return the answer for a case; `failed` if the process ends or takes too long."""
@@ -104,7 +110,8 @@ class Server:
         assert stdin
         assert stdout
         try:
-            print(case.id, device.name, file=stdin, flush=True)
+            stdin.write(f"{case.id} {device.name}\n".encode())
+            stdin.flush()
             with selectors.DefaultSelector() as selector:
                 selector.register(stdout, selectors.EVENT_READ)
                 if not selector.select(BUDGET_S[device.kind]):
@@ -112,19 +119,25 @@ class Server:
                     self.end()
                     return describe_timeout(device)
             # a server prints nothing but answers, each at once and on one line
-            return parse_answer(stdout.readline())
+            return parse_answer(stdout.readline().decode(errors="replace"))
         except (BrokenPipeError, ValueError):
             return PlannerAnswer("failed", self.end())
 
     def end(self) -> str:
-        """End the process, by its standard input if it lives, and return why it ended."""
-        with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
-            self.process.communicate(timeout=END_S)
-        self.process.kill()
-        code = self.process.wait()
-        with self.errors:
-            self.errors.seek(0)
-            return describe_end(code, self.errors.read())
+        """End the process and all that it has started, and return why it ended.
+
+        If it lives, the end of its standard input is a sign to end by itself.
+        """
+        assert self.process.stdin
+        assert self.process.stdout
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_S)
+        CHILDREN.end(self.process)
+        self.process.stdout.close()
+        self.errors.close()
+        return describe_end(self.process.returncode, self.errors.text())
 
 
 class Servers:

@@ -6,14 +6,15 @@ them. Other modules need only `build`.
 
 from __future__ import annotations
 
+import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
 from framebench.analysis.results import Results, suggest_first_run
+from framebench.engine import children
 from framebench.publish.site.machine import Machine, list_machines
 from framebench.publish.site.policy import add_policies
 from framebench.publish.site.source import Page, SourceFolder
@@ -121,16 +122,10 @@ def run_sphinx(source: Path, site: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-c", str(CONFIGURATION), "-q", "-E"]
     command += ["-W", "--keep-going", "-j", "auto", "-d", str(site.parent / "doctrees")]
     try:
-        done = subprocess.run(
-            [*command, str(source), str(site)],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
+        done = children.run_program([*command, str(source), str(site)], os.environ, LIMIT_S)
+    except TimeoutError as error:
         raise Unbuildable(f"Sphinx did not end within {LIMIT_S} s") from error
-    if done.returncode:
+    if done.code:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         warnings = "\n".join(lines[:SHOWN_WARNINGS])
         raise Unbuildable(f"Sphinx has {len(lines)} lines of warnings:\n{warnings}")
