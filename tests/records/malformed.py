@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, Verbosity, settings
 from hypothesis import strategies as st
 
 Json = Any  # what json.loads returns
@@ -135,6 +136,23 @@ def look_up(content: Json, place: Path) -> Json:
     for key in place:
         content = content[key]
     return content
+
+
+def generate(examples: int) -> settings:
+    """Return the settings of a test of so many examples.
+
+    Examples are not shrunk, which takes minutes, and a failure shows neither the example nor how to
+    draw it again: it has dozens of records, and would hide the fault in a list of failures.
+    """
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        phases=[Phase.generate],
+        print_blob=False,
+        verbosity=Verbosity.quiet,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
+    )
 
 
 @st.composite

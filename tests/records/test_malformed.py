@@ -12,20 +12,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import framebench as library
 from framebench.records import store
 from framebench.records.record import Record
 from tests.processes import framebench, make_fake_environment
-from tests.records.malformed import draw_malformed
+from tests.records.malformed import draw_malformed, generate
 from tests.records.test_strangers_folder import list_content
 from tests.sample_records import read_sample
 from tests.version_records import NEW, OLD, select_originals, set_version
 
 AT_ONCE = 50  # malformed records in a folder
-EXAMPLES = 4  # folders
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 COMMANDS = (
     "answer",
@@ -96,7 +95,7 @@ def find_fault(command: str, results: Path) -> str | None:
         words += ["--results", str(results)]
     done = framebench(*words)
     if done.returncode not in (0, 1, 2, 3):
-        return f"exit code {done.returncode}"
+        return f"exit code {done.returncode}: {done.stderr[-500:]}"
     if "Traceback" in done.stdout + done.stderr:
         return done.stderr
     if CONTROL.search(done.stdout + done.stderr):
@@ -104,17 +103,8 @@ def find_fault(command: str, results: Path) -> str | None:
     return None
 
 
-GENERATED = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.generate],  # to shrink them takes minutes, and what is wrong is named
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)
-
-
 @pytest.mark.timeout(300)
-@GENERATED
+@generate(examples=4)
 @given(malformed=st.lists(CONTENTS, min_size=AT_ONCE, max_size=AT_ONCE))
 def test_malformed_records_are_passed_over(malformed):
     with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +118,7 @@ def test_malformed_records_are_passed_over(malformed):
 
 
 @pytest.mark.timeout(300)
-@settings(GENERATED, max_examples=1)
+@generate(examples=1)
 @given(malformed=st.lists(CONTENTS, min_size=4 * AT_ONCE, max_size=4 * AT_ONCE))
 def test_measuring_goes_on_next_to_malformed_records(malformed):
     """A worker of ours plays the framework's part."""

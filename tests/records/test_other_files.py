@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from framebench.analysis.rendering import Table
@@ -22,7 +22,7 @@ from framebench.ranks.sharding_tables import load_predictions, tabulate_predicti
 from framebench.records.lines import RecordWarning
 from framebench.records.provenance import ROOT
 from framebench.versions import bisection_table
-from tests.records.malformed import Malformed, draw_malformed
+from tests.records.malformed import Malformed, draw_malformed, generate
 from tests.records.test_strangers_folder import HOSTILE
 
 GPU = "h100-80gb"
@@ -86,13 +86,7 @@ def draw_files() -> st.SearchStrategy[dict[str, Malformed]]:
     return st.fixed_dictionaries(drawn)
 
 
-@settings(
-    max_examples=50,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)
+@generate(examples=50)
 @given(malformed=draw_files())
 def test_a_malformed_file_causes_no_traceback(malformed):
     for folder, file in malformed.items():

@@ -6,13 +6,13 @@ import warnings
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import framebench as library
 from framebench.records.provenance import ROOT
 from tests.processes import framebench
-from tests.records.malformed import draw_malformed
+from tests.records.malformed import draw_malformed, generate
 
 GPU = "h100-80gb"
 FILE = Path("planned", GPU, "torch-2.13.0.jsonl")
@@ -22,13 +22,7 @@ LINES = st.one_of([draw_malformed(json.loads(line)) for line in GOOD])
 
 
 @pytest.mark.timeout(300)
-@settings(
-    max_examples=10,
-    deadline=None,
-    derandomize=True,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
-)
+@generate(examples=10)
 @given(malformed=st.lists(LINES, min_size=60, max_size=60))
 def test_malformed_predictions_are_passed_over(malformed):
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
