@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from framebench.engine import environments
-from framebench.engine.children import CHILDREN
+from framebench.engine.children import CHILDREN, start_thread
 from framebench.records.provenance import ROOT
 from framebench.suite.case import Case
 
@@ -26,15 +26,14 @@ class Building:
     """Run `framebench setup FRAMEWORK` for one framework after the other, in a thread."""
 
     def __init__(self, frameworks: list[str], cases: Sequence[Case]) -> None:
-        """Start the thread that builds what these cases need."""
+        """Start the thread that builds what these cases need. Raises OSError."""
         self.cases = cases
         self.remaining = list(frameworks)
         self.last_lines: dict[str, str] = {}  # by framework
         self.failures: dict[str, str] = {}
         self.is_stopped = threading.Event()
         self.process: subprocess.Popen[bytes] | None = None
-        self.thread = threading.Thread(target=self.build, daemon=True)
-        self.thread.start()
+        self.thread = start_thread(self.build)
 
     def build(self) -> None:
         """Build the remaining environments one after the other."""

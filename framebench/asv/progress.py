@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from framebench.engine.children import start_thread
 from framebench.engine.progress import format_duration
 from framebench.engine.terminal import make_line
 
@@ -106,7 +106,7 @@ def listen(progress: Progress) -> Iterator[None]:
         os.mkfifo(path)
         # open for writing too: otherwise reading would end whenever the last writer leaves
         pipe = os.fdopen(os.open(path, os.O_RDWR), "r", errors="replace")
-        threading.Thread(target=relay, args=(pipe, progress), daemon=True).start()
+        start_thread(lambda: relay(pipe, progress))
         os.environ[VARIABLE] = str(path)
         yield
 

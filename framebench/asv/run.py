@@ -26,6 +26,7 @@ from framebench.engine import environments
 from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.engine.runner import RESULTS
 from framebench.engine.session import Busy, Session, lock_results
+from framebench.engine.shortages import describe_error, describe_shortage
 from framebench.engine.terminal import escape_control
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version
@@ -258,7 +259,8 @@ def check_machine(name: str | None) -> None:
 def stopping_children() -> Iterator[None]:
     """Have asv's children stopped in this context when it is terminated, or interrupted.
 
-    By default asv leaves them running. Ends with asv's UserError then.
+    By default asv leaves them running. Ends with asv's UserError then, and also where a resource of
+    the system has run out, such as a disk.
     """
     try:
         with interrupt_on_ending_signals():
@@ -266,6 +268,15 @@ def stopping_children() -> Iterator[None]:
     except KeyboardInterrupt:
         kill_servers()
         raise util.UserError("Interrupted.") from None
+    except OSError as error:
+        kill_servers()
+        raise util.UserError(escape_control(describe_error(error))) from error
+    except (MemoryError, RuntimeError) as error:
+        shortage = describe_shortage(error)
+        if not shortage:
+            raise
+        kill_servers()
+        raise util.UserError(shortage) from error
 
 
 def kill_servers() -> None:

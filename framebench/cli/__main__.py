@@ -9,13 +9,18 @@ import os
 import resource
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from framebench.engine.interrupts import interrupt_on_ending_signals
+from framebench.engine.shortages import (
+    check_threads,
+    describe_error,
+    describe_shortage,
+    has_small_address_space,
+)
 
 if TYPE_CHECKING:
     import typer
@@ -54,11 +59,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 # the largest libraries that commands load, and room for records
 LOADING = "import pandas, pydantic, rich, scipy.special, typer; bytearray(2**26)"
 LOADING_S = 60.0  # far more than that takes
-MOST_NEEDED_BYTES = 2**34  # of address space: OpenBLAS maps some for each core that it uses
-BLAS_LIBRARIES = 2  # NumPy and SciPy have an OpenBLAS each
-MOST_BLAS_THREADS = 64  # of one OpenBLAS, as those two build it
-OUT_OF_MEMORY = "memory ran out for framebench itself, perhaps by a limit (ulimit -v)"
-OUT_OF_THREADS = "no further thread can be started, perhaps by a limit (ulimit -v, ulimit -u)"
 
 
 def load_commands(arguments: Sequence[str]) -> None:
@@ -126,46 +126,6 @@ def check_address_space() -> None:
         sys.exit(1)
 
 
-def has_small_address_space() -> bool:
-    """Return whether a limit on address space may be too small for the libraries."""
-    limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return limit_bytes != resource.RLIM_INFINITY and limit_bytes < MOST_NEEDED_BYTES
-
-
-def check_threads() -> None:
-    """End the command if OpenBLAS, which NumPy and SciPy load, could not start its threads.
-
-    If it cannot, it sends its own process SIGINT, which nobody could tell from Ctrl-C. So that many
-    threads are started first, and ended. Not in a small address space: glibc keeps the threads'
-    stacks and arenas, which the libraries would lack. Raises RuntimeError as `threading` does.
-    """
-    if has_small_address_space():
-        return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    per_library = min(cores or 1, MOST_BLAS_THREADS) - 1
-    ended = threading.Event()
-    started = []
-    try:
-        for _ in range(BLAS_LIBRARIES * per_library):
-            thread = threading.Thread(target=ended.wait, daemon=True)
-            thread.start()
-            started.append(thread)
-    finally:
-        ended.set()
-        for thread in started:
-            thread.join()
-
-
-def describe_shortage(error: Exception) -> str:
-    """Return the resource that an error says ran out, or ""."""
-    # of the dynamic linker, as the reason why a module could not be imported
-    if isinstance(error, MemoryError) or "failed to map segment" in str(error):
-        return OUT_OF_MEMORY
-    if "can't start new thread" in str(error):
-        return OUT_OF_THREADS
-    return ""
-
-
 def open_missing_streams() -> None:
     r"""Open /dev/null for each standard stream that was closed, as by `>&-`.
 
@@ -189,7 +149,7 @@ def run_command_line() -> None:
     """Run the command that the arguments name, and end with its exit code."""
     import typer
 
-    from framebench.cli.shared import app, describe_error, fail
+    from framebench.cli.shared import app, fail
     from framebench.engine.environments import SetupError
     from framebench.engine.session import Busy
     from framebench.models.spec import UnknownName

@@ -19,6 +19,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
 from framebench.engine.session import Session, lock_results
+from framebench.engine.shortages import describe_error
 from framebench.engine.terminal import escape_control
 from framebench.models import spec
 from framebench.records import provenance
@@ -303,14 +304,6 @@ def suggest_measuring(selector: str, results: Path) -> str:
     if selector.endswith(f"/{FULL_SIZE}"):
         how_long = f" (size {FULL_SIZE} is for GPUs, and takes hours on a CPU)"
     return f"; measure first{how_long}: framebench run '{selector}'{repeat_options(results)}"
-
-
-def describe_error(error: OSError) -> str:
-    """Return the error in words, with the file if it names one."""
-    if isinstance(error, BlockingIOError) and error.filename is None:  # EAGAIN of fork
-        return "no further process can be started, perhaps by a limit (ulimit -u)"
-    message = error.strerror or str(error)
-    return f"{message}: {error.filename}" if error.filename else message
 
 
 def check_writable(folder: Path) -> Path:

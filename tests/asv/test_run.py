@@ -1,10 +1,19 @@
-"""What `asv run` is refused before it measures: other commits than HEAD, and other Pythons."""
+"""What `asv run` is refused before it measures: other commits than HEAD, other Pythons, and a
+machine without room for its processes. What runs out later ends it in a sentence, too.
+"""
+
+import errno
+import os
+import subprocess
+import sys
 
 import pytest
 from asv.util import UserError
 
 from framebench.asv import run
+from framebench.engine.shortages import OUT_OF_MEMORY, OUT_OF_PROCESSES, OUT_OF_THREADS
 from framebench.records import provenance
+from framebench.records.provenance import ROOT
 
 
 @pytest.mark.parametrize(
@@ -29,3 +38,56 @@ def test_a_python_in_place_of_an_environment_is_refused(environment):
     with pytest.raises(UserError) as raised:
         run.check_environments([environment])
     assert "leave out --python and -E existing" in str(raised.value)
+
+
+# asv's plug-in where so few more threads can be started, and whether NumPy was loaded
+LOAD_PLUGIN = """
+import sys, threading
+from asv.util import UserError
+allowed, start = int(sys.argv[1]), threading.Thread.start
+def start_few(thread):
+    global allowed
+    allowed -= 1
+    if allowed < 0:
+        raise RuntimeError("can't start new thread")
+    start(thread)
+threading.Thread.start = start_few
+try:
+    import framebench.asv.plugin
+except UserError as error:
+    print(error)
+print("numpy" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 5])
+def test_too_few_threads_and_processes_end_it_before_numpy_is_loaded(allowed):
+    """NumPy's OpenBLAS would send asv SIGINT, as Ctrl-C does."""
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOAD_PLUGIN, str(allowed)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert loaded.stdout.splitlines() == [OUT_OF_THREADS, "False"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/x"), "No space left on device: /x"),
+        (BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN)), OUT_OF_PROCESSES),
+        (RuntimeError("Failed to start server thread"), OUT_OF_THREADS),
+        (MemoryError(), OUT_OF_MEMORY),
+    ],
+)
+def test_what_runs_out_is_said_in_a_sentence(error, message):
+    with pytest.raises(UserError) as raised, run.stopping_children():
+        raise error
+    assert str(raised.value) == message
+
+
+def test_a_fault_of_the_code_is_no_shortage():
+    with pytest.raises(RuntimeError, match="wrong"), run.stopping_children():
+        raise RuntimeError("wrong")

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from framebench.cli import __main__ as cli
-from framebench.engine import installed
+from framebench.engine import installed, shortages
 from tests.processes import ROOT, framebench
 from tests.sample_records import IN_HERE
 
@@ -56,9 +56,9 @@ def test_a_large_address_space_is_enough():
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (MemoryError(), cli.OUT_OF_MEMORY),
-        (ImportError("x.so: failed to map segment from shared object"), cli.OUT_OF_MEMORY),
-        (RuntimeError("can't start new thread"), cli.OUT_OF_THREADS),
+        (MemoryError(), shortages.OUT_OF_MEMORY),
+        (ImportError("x.so: failed to map segment from shared object"), shortages.OUT_OF_MEMORY),
+        (RuntimeError("can't start new thread"), shortages.OUT_OF_THREADS),
     ],
 )
 def test_what_ran_out_is_said_in_a_sentence(error, message, monkeypatch):
@@ -89,9 +89,9 @@ def test_too_few_threads_for_openblas_end_a_command_before_it_is_loaded(allowed,
     load = Mock()
     monkeypatch.setattr(threading.Thread, "start", start_few)
     monkeypatch.setattr(cli, "run_command_line", load)
-    monkeypatch.setattr(cli.os, "sched_getaffinity", Mock(return_value=set(range(4))))
+    monkeypatch.setattr(shortages.os, "sched_getaffinity", Mock(return_value=set(range(4))))
     done = framebench("list")
-    assert (done.returncode, done.stderr) == (1, f"framebench: {cli.OUT_OF_THREADS}\n")
+    assert (done.returncode, done.stderr) == (1, f"framebench: {shortages.OUT_OF_THREADS}\n")
     assert len(started) == allowed
     assert not any(thread.is_alive() for thread in started)
     load.assert_not_called()
