@@ -7,7 +7,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ from framebench.suite import hypothetical
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.selectors import BRACES, asks_for_ranks, select
 
+POLL_S = 0.1  # between two rounds of killing planners
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
 JAX_PACKAGES = {"gpu": "jax-cuda", "tpu": "jax-tpu"}  # environments with XLA's compiler
 PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")  # released together with JAX
@@ -175,12 +176,12 @@ def plan_all(
         contextlib.closing(process.Servers()) as servers,
         ThreadPoolExecutor(workers) as pool,
     ):
-        waiting = {}
-        for case in missing:
-            planner = environment or ready.get(case.framework)
-            done = pool.submit(plan_case, case, device, planner, version, servers)
-            waiting[done] = case
+        waiting: dict[Future[Planned], Case] = {}
         try:
+            for case in missing:
+                planner = environment or ready.get(case.framework)
+                new_plan = pool.submit(plan_case, case, device, planner, version, servers)
+                waiting[new_plan] = case
             for done in as_completed(waiting):
                 new = planned[waiting[done]] = done.result()
                 store.write(folder, new)
@@ -188,8 +189,7 @@ def plan_all(
                     listener(new)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            CHILDREN.kill()
-            servers.kill()  # for the threads that wait for them
+            kill_planners(waiting)
             raise
     return [planned[case] for case in cases]
 
@@ -197,6 +197,16 @@ def plan_all(
 def count_workers(device: Device) -> int:
     """Return how many cases are planned for a device at the same time."""
     return 1 if device.kind == "tpu" else AT_ONCE  # a TPU's compiler takes a lock
+
+
+def kill_planners(cases: Iterable[Future[Planned]]) -> None:
+    """Kill the planners until no thread plans a case: one may only be about to start its planner.
+
+    To end this process, all its threads have to end.
+    """
+    while not all(case.done() for case in cases):
+        CHILDREN.kill()
+        time.sleep(POLL_S)
 
 
 def ensure_environments(

@@ -160,11 +160,6 @@ class Servers:
             self.idle.append(server)
         return answer
 
-    def kill(self) -> None:
-        """Kill all servers at once."""
-        for server in self.started:
-            server.process.kill()
-
     def close(self) -> None:
         """End the servers that wait for a case; all other servers have ended."""
         while self.idle:

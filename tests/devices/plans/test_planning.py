@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -310,3 +311,30 @@ def test_pytorch_is_predicted_without_cudnn(monkeypatch):
     assert planning.ensure_environment("torch", H100, pinned, messages.append).package == ""
     (message,) = messages
     assert "planned without workspaces: pip found no such release" in message
+
+
+@pytest.mark.parametrize("case", [CASE, CASE.replace("/jax/", "/torch/")])
+@pytest.mark.parametrize("delay_s", [0.0, 1.0], ids=["at work", "about to start"])
+def test_an_interrupt_ends_planners_also_those_that_are_about_to_start(
+    case, delay_s, tmp_path, fake_planner, monkeypatch
+):
+    """The process can end no sooner than its threads, which wait for their planners."""
+    planner_calls = fake_planner("time.sleep(600)")
+    list_variables = process.list_variables
+
+    def list_variables_late(environment: Environment) -> dict[str, str]:
+        time.sleep(delay_s)
+        return list_variables(environment)
+
+    def interrupt(plans: Iterable[object]) -> Iterator[object]:
+        while not delay_s and not planner_calls.exists():
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(process, "list_variables", list_variables_late)
+    monkeypatch.setattr(planning, "as_completed", interrupt)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        plan_cases(tmp_path, case)
+    assert time.monotonic() - began < 120

@@ -9,6 +9,7 @@ import pytest
 
 from framebench.devices.catalog import find
 from framebench.devices.plans.process import Servers
+from framebench.engine.children import CHILDREN
 from framebench.suite.case import Case
 from framebench.user_file import trial
 
@@ -62,7 +63,7 @@ def test_a_case_that_ends_its_process_does_not_end_the_server(servers, environme
 
 def test_a_killed_server_is_reported_and_replaced(servers, environment):
     servers.plan(environment["torch"], CASE, H100)
-    servers.kill()
+    CHILDREN.kill()
     killed = servers.plan(environment["torch"], CASE, H100)
     assert "the planner was killed" in str(killed.reason)
     assert servers.plan(environment["torch"], CASE, H100).outcome == "planned"
