@@ -11,6 +11,8 @@ from framebench.records import store
 from framebench.records.record import Record
 
 Fields = dict[str, Any]
+# What a crash, a full disk or another program may leave in a file of JSON objects, one a line
+DAMAGED_LINES = [b"\0" * 100, b"\xff\xfe", b"", b"[1, 2]", b"5", b"null", b"[" * 10**5, b'{"a":']
 
 
 def add_records(results: Path, *records: Record) -> None:

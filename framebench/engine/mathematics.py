@@ -132,13 +132,14 @@ def digest_sources() -> str:
 def read_lines(file: Path) -> dict[str, Mathematics]:
     """Return the outcomes in a file by case, or none if there is no such file.
 
-    A line that cannot be read is left out: it was cut off when its process was killed.
+    A line that cannot be read is left out: it was cut off when its process was killed, or a crash
+    of the machine damaged it.
     """
     outcomes: dict[str, Mathematics] = {}
     if not file.exists():
         return outcomes
-    for line in file.read_text().splitlines():
-        with suppress(ValueError):
+    for line in file.read_bytes().splitlines():
+        with suppress(ValueError, TypeError, AttributeError, RecursionError):
             for case, fields in json.loads(line).items():
                 outcomes[case] = Mathematics(**fields)
     return outcomes

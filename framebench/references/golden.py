@@ -17,6 +17,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
 
@@ -95,12 +96,19 @@ def make_cache_path(name: str, environment: Environment, size: str) -> Path:
 
 
 def read_cached(file: Path) -> References:
-    """Return the references in a file's lines, without a last line that was cut off."""
+    """Return the references in a file's lines, or none if there is no such file.
+
+    A line that cannot be read is left out, so its references are computed again: it was cut off
+    when its process was killed, or a crash of the machine damaged it.
+    """
     references: References = {}
-    if file.exists():
-        for line in file.read_text().splitlines(keepends=True):
-            if line.endswith("\n"):
-                references |= json.loads(line)
+    if not file.exists():
+        return references
+    for line in file.read_bytes().splitlines():
+        with suppress(ValueError, RecursionError):
+            reference = json.loads(line)
+            if isinstance(reference, dict):
+                references |= reference
     return references
 
 

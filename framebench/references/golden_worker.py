@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 from framebench import adapters
+from framebench.records.lines import append_lines
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.worker.observe import make_first_steps
@@ -52,8 +54,7 @@ def main() -> None:
     missing = [key for key in cases if key not in finished_keys]
     for key in missing[:AT_ONCE]:
         reference = compute_reference(cases[key])
-        with open(file, "a") as opened:
-            opened.write(json.dumps({key: reference}) + "\n")
+        append_lines([json.dumps({key: reference})], Path(file))
 
 
 if __name__ == "__main__":

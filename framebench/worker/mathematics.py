@@ -33,6 +33,7 @@ from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.instruments import limits
 from framebench.models.spec import USER_MODEL
+from framebench.records.lines import append_lines
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Mathematics, to_json
@@ -256,8 +257,7 @@ def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
         emit({"phase": f"mathematics in float64, {number} of {len(names)}"})
         case = Case.from_id(name) if baseline else parse(name)
         outcome = check_in_float64(case, baseline)
-        with file.open("a") as lines:
-            lines.write(json.dumps({name: to_json(outcome)}) + "\n")
+        append_lines([json.dumps({name: to_json(outcome)})], file)
         emit({"checked": name})
     return {}
 

@@ -22,6 +22,7 @@ from framebench.engine.timed_process import Variant
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, Result, Verification, to_json
 from framebench.suite.selectors import parse
+from tests.record_files import DAMAGED_LINES
 
 FP32 = parse("transformer/torch/train/fp32/b4/tiny")
 CHECKPOINT = parse("transformer/torch/train/checkpoint/b4/tiny")
@@ -144,6 +145,13 @@ def test_line_behind_one_that_was_cut_off_is_left_out(tmp_path):
     file = tmp_path / "lines"
     file.write_text(make_line("a") + '{"b": {"case"' + make_line("c") + make_line("d"))
     assert mathematics.read_lines(file).keys() == {"a", "d"}
+
+
+def test_damaged_lines_are_left_out(tmp_path):
+    file = tmp_path / "lines"
+    good = make_line("a").encode()
+    file.write_bytes(b"\n".join([good, *DAMAGED_LINES, make_line("b").encode()]))
+    assert mathematics.read_lines(file).keys() == {"a", "b"}
 
 
 def make_line(case: str) -> str:
