@@ -19,9 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
 from framebench.cluster.collect_answers import add_answers, rename_origin
+from framebench.engine.environments import Say
+from framebench.engine.locks import hold_lock
 from framebench.records import store
 from framebench.records.provenance import LONGEST, check_machine, hash_hardware
 from framebench.records.record import Provenance, Record
@@ -137,16 +137,20 @@ class Collection:
 
 
 def collect(
-    folders: Sequence[Path], into: Path, name: str | None = None, apart: bool = False
+    folders: Sequence[Path],
+    into: Path,
+    name: str | None = None,
+    apart: bool = False,
+    say: Say = lambda _: None,
 ) -> CollectionReport:
     """Add the records of results folders, and of the machines' folders in them, to those of `into`.
 
     All machines go under `name`, or with `apart` each under its own, or equal machines under the
-    name that is there or that of the first. Raises BadMachine, and OSError if a record cannot be
-    written.
+    name that is there or that of the first. While another process collects into the folder, `say`
+    is called with a sentence. Raises BadMachine, and OSError if a record cannot be written.
     """
     into.mkdir(parents=True, exist_ok=True)
-    with FileLock(into / ".collect.lock"):
+    with hold_lock(into / ".collect.lock", say, f"collects into {into}"):
         collection = Collection(into, check_machine(name) if name else None, apart)
         for folder in folders:
             count = 0

@@ -109,7 +109,7 @@ def collect_(
     """
     if machine and apart:
         fail("--machine gives one name, and --apart keeps several: one of them at a time", 2)
-    report = collect(folders, results, machine, apart)
+    report = collect(folders, results, machine, apart, say=say)
     for name, nodes in sorted(report.machines.items()):
         if nodes != {name}:  # a machine that keeps its name needs no line
             merged = ""
@@ -206,7 +206,7 @@ def collect_nodes(
     Returns the status of each record that was added, and `crashed` for each unit and conflict that
     was not.
     """
-    report = collect([results], results)
+    report = collect([results], results, say=say)
     done = len(planned) - len(unfinished)
     say(
         f"{done} of {len(planned)} units are done, "

@@ -21,16 +21,17 @@ import sysconfig
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache as cache_result
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from filelock import FileLock
 from packaging.utils import canonicalize_name
 
 from framebench.engine import children
+from framebench.engine.locks import hold_lock
 from framebench.instruments import nvml
 from framebench.models.spec import USER_MODEL
 from framebench.records.pins import (
@@ -237,24 +238,26 @@ def ensure(
     Raises SetupError.
     """
     environment = describe(framework, version, package)
-    return ensure_built(environment, lambda: build(environment, environment.folder, say))
+    return ensure_built(environment, lambda: build(environment, environment.folder, say), say)
 
 
-def ensure_built(environment: Environment, build_now: Callable[[], None]) -> Environment:
+def ensure_built(environment: Environment, build_now: Callable[[], None], say: Say) -> Environment:
     """Return the environment, built by the function if it is not there yet. Raises SetupError."""
     if is_built(environment):
         return environment
     check_tools(environment.framework)
-    with lock(environment):
+    with lock(environment, say):
         if not is_built(environment):
             build_now()
     return environment
 
 
-def lock(environment: Environment) -> FileLock:
+def lock(environment: Environment, say: Say) -> AbstractContextManager[None]:
     """Return the lock to hold while an environment is built or removed; it can be held twice."""
-    environment.folder.parent.mkdir(parents=True, exist_ok=True)
-    return FileLock(f"{environment.folder}.lock", is_singleton=True)
+    folder = environment.folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    work = f"builds {environment.framework} {environment.version}"
+    return hold_lock(folder.with_name(f"{folder.name}.lock"), say, work, is_singleton=True)
 
 
 def check_tools(framework: str) -> None:

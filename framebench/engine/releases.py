@@ -126,7 +126,7 @@ def ensure_release(
         return environments.ensure(framework, version, say, package)
     environment = describe_release(framework, version, package)
     return environments.ensure_built(
-        environment, lambda: build(environment, environment.folder, say, more)
+        environment, lambda: build(environment, environment.folder, say, more), say
     )
 
 
@@ -137,7 +137,7 @@ def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iter
     The environment is removed afterwards unless it is to be kept, or was there.
     """
     environment = describe_release(framework, version)
-    with environments.lock(environment):
+    with environments.lock(environment, say):
         was_there = environments.is_built(environment)
         is_kept = keep or was_there or version in find_pinned_versions(framework)
         try:

@@ -11,6 +11,7 @@ from framebench.devices import figure
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.frame import frame
+from tests.callbacks import ignore
 from tests.devices.fake_predictions import make_compiled, make_simulated
 
 STRATEGIES = {
@@ -52,7 +53,7 @@ def test_each_panel_is_a_device_and_each_bar_a_prediction():
 
 def test_a_figure_is_of_training_at_the_base_batch(tmp_path):
     for one in [*predict_all(), make_simulated("fp32", 7, batch=64)]:
-        store.write(tmp_path, one)
+        store.write(tmp_path, one, ignore)
     (name, _, rows), (releases, draw, several) = figure.figures(Results(tmp_path), [])
     assert name == "devices-transformer-train-full"
     assert set(rows["batch"]) == {8}

@@ -35,5 +35,5 @@ def publish(
         is_wanted = not names or planned.device in names
         return is_of_suite and is_wanted and is_known_and_reusable(planned)
 
-    moved = store.publish(results, is_chosen)
+    moved = store.publish(results, is_chosen, say)
     say(f"{len(moved)} predictions moved to {results / store.FOLDER}")

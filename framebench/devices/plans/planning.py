@@ -184,7 +184,7 @@ def plan_all(
                 waiting[new_plan] = case
             for done in as_completed(waiting):
                 new = planned[waiting[done]] = done.result()
-                store.write(folder, new)
+                store.write(folder, new, say)
                 if listener:
                     listener(new)
         except BaseException:

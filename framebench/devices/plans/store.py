@@ -12,13 +12,15 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from filelock import FileLock
 from pydantic import ValidationError
 
 from framebench.devices.plans.planned import Planned
 from framebench.engine import runner
+from framebench.engine.environments import Say
+from framebench.engine.locks import hold_lock
 from framebench.records import provenance
 from framebench.records.store import BadRecord, read_bytes, write_atomically
 
@@ -47,7 +49,7 @@ def choose_writable_folder(results: Path) -> Path:
     return results / OWN if provenance.CHECKOUT else runner.RESULTS / OWN
 
 
-def publish(results: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned]:
+def publish(results: Path, is_chosen: Callable[[Planned], bool], say: Say) -> list[Planned]:
     """Move the chosen ones of the user's own predictions to the published ones, and return them."""
     own = choose_writable_folder(results)
     moved: list[Planned] = []
@@ -56,19 +58,24 @@ def publish(results: Path, is_chosen: Callable[[Planned], bool]) -> list[Planned
     for path in sorted((own / FOLDER).glob("*/*.jsonl")):
         chosen = {case: planned for case, planned in read(path).items() if is_chosen(planned)}
         for planned in chosen.values():
-            write(results, planned)
-        with FileLock(own / LOCK):
+            write(results, planned, say)
+        with lock(own, say):
             lines = read_lines(path).values()
             rewrite(path, (line for line in lines if find_case(line) not in chosen))
         moved += chosen.values()
     return moved
 
 
-def write(results: Path, planned: Planned) -> Path:
+def lock(results: Path, say: Say) -> AbstractContextManager[None]:
+    """Return the lock to hold while predictions of a results folder are written."""
+    return hold_lock(results / LOCK, say, f"writes predictions into {results}")
+
+
+def write(results: Path, planned: Planned, say: Say) -> Path:
     """Write a prediction over that of its case, and return the file."""
     target = find_file(results, planned.device, planned.framework, planned.framework_version)
     results.mkdir(parents=True, exist_ok=True)
-    with FileLock(results / LOCK):
+    with lock(results, say):
         lines = {find_case(line): line for line in read_lines(target).values()}
         lines[planned.case] = planned.model_dump_json()
         rewrite(target, (line for _, line in sorted(lines.items())))

@@ -12,6 +12,7 @@ from framebench.devices.plans.answer import LineBuffers
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.store import PlannedWarning
 from framebench.devices.plans.version import is_current
+from tests.callbacks import ignore
 from tests.devices.fake_predictions import CASE, MIB, make_origin, make_planned, make_unplanned
 from tests.processes import framebench
 
@@ -19,9 +20,9 @@ OTHERS = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
 
 
 def test_a_newer_prediction_replaces_the_older(tmp_path):
-    store.write(tmp_path, make_unplanned("refused", needs_bytes=90))
+    store.write(tmp_path, make_unplanned("refused", needs_bytes=90), ignore)
     newer = make_planned(largest=(LineBuffers(MIB, "flax_model.py:12", "f32[8]", 1),))
-    path = store.write(tmp_path, newer)
+    path = store.write(tmp_path, newer, ignore)
     assert path == tmp_path / "planned/h100-80gb/jax-0.10.2.jsonl"
     assert store.read(path) == {CASE: newer}
     assert list(store.read_every(tmp_path)) == [newer]
@@ -34,18 +35,18 @@ def is_of_case(prediction: Planned) -> bool:
 
 def test_own_predictions_are_published_on_request(tmp_path, monkeypatch):
     assert store.choose_writable_folder(tmp_path) == tmp_path, "a named folder is written to"
-    assert store.publish(tmp_path, is_of_case) == []
+    assert store.publish(tmp_path, is_of_case, ignore) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
     own = store.choose_writable_folder(tmp_path)
     published_before = make_planned()
     newer = make_planned(peak_bytes=11 * MIB)  # of the same case
     of_another_case = make_planned(case=OTHERS[0])
-    store.write(tmp_path, published_before)
-    store.write(own, newer)
-    store.write(own, of_another_case)
+    store.write(tmp_path, published_before, ignore)
+    store.write(own, newer, ignore)
+    store.write(own, of_another_case, ignore)
     assert list(store.read_every(tmp_path)) == [published_before]
 
-    assert store.publish(tmp_path, is_of_case) == [newer]
+    assert store.publish(tmp_path, is_of_case, ignore) == [newer]
 
     assert list(store.read_every(tmp_path)) == [newer]
     assert list(store.read_every(own)) == [of_another_case]
@@ -55,7 +56,7 @@ def test_only_answers_of_the_suites_cases_are_published(monkeypatch):
     """Neither of what the framework lacks, nor what failed or older code has made."""
     rules = []
 
-    def publish(folder, is_chosen):
+    def publish(folder, is_chosen, say):
         rules.append(is_chosen)
         return []
 
@@ -71,19 +72,19 @@ def test_only_answers_of_the_suites_cases_are_published(monkeypatch):
 def test_concurrent_writers_lose_nothing(tmp_path):
     predictions = [make_planned(case=case) for case in (CASE, *OTHERS)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(store.write, repeat(tmp_path), predictions))
+        list(pool.map(store.write, repeat(tmp_path), predictions, repeat(ignore)))
     written = {prediction.case for prediction in store.read_every(tmp_path)}
     assert written == {CASE, *OTHERS}
 
 
 def test_a_damaged_line_is_named_and_preserved(tmp_path):
-    path = store.write(tmp_path, make_planned())
+    path = store.write(tmp_path, make_planned(), ignore)
     damaged = ['{"case": "a"}', "not JSON"]
     path.write_text("\n".join([path.read_text().strip(), *damaged]))
     with pytest.warns(PlannedWarning, match=r"skipped line \d of .*jax-0.10.2.jsonl: ") as warned:
         assert list(store.read(path)) == [CASE]
     assert len(warned) == 2
-    store.write(tmp_path, make_planned(case=OTHERS[0]))
+    store.write(tmp_path, make_planned(case=OTHERS[0]), ignore)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert list(store.read(path)) == [CASE, OTHERS[0]]
@@ -93,9 +94,9 @@ def test_a_damaged_line_is_named_and_preserved(tmp_path):
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x1c"])
 def test_a_separator_of_lines_in_a_text_ends_no_line(separator, tmp_path):
     odd = make_unplanned("refused", needs_bytes=90, reason=f"one{separator}two")
-    path = store.write(tmp_path, odd)
+    path = store.write(tmp_path, odd, ignore)
     assert store.read(path) == {CASE: odd}
-    store.write(tmp_path, make_planned(case=OTHERS[0]))
+    store.write(tmp_path, make_planned(case=OTHERS[0]), ignore)
     assert store.read(path)[CASE] == odd
 
 

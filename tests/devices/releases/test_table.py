@@ -19,6 +19,7 @@ from framebench.versions import planned as plans
 from framebench.versions.accepted import AcceptedRegression
 from framebench.versions.bisection_record import Bisection
 from framebench.versions.planned import PlanBench
+from tests.callbacks import ignore
 from tests.devices.fake_predictions import CASE, MIB, make_planned, make_unplanned
 from tests.processes import framebench
 
@@ -30,7 +31,7 @@ SIZES = {"0.9.0": 12, "0.9.1": 12, "0.9.2": 36, "0.10.0": 36}  # MiB
 def results(tmp_path) -> Path:
     """Return a results folder with predictions of four releases."""
     for version, mib in SIZES.items():
-        store.write(tmp_path, make_planned(framework_version=version, peak_bytes=mib * MIB))
+        store.write(tmp_path, make_planned(framework_version=version, peak_bytes=mib * MIB), ignore)
     return tmp_path
 
 
@@ -93,6 +94,6 @@ def test_bisection_finds_the_release_from_plans_alone(results):
 
 
 def test_a_release_without_a_plan_leaves_two_candidates(results):
-    store.write(results, make_unplanned("not planned", framework_version="0.9.1"))
+    store.write(results, make_unplanned("not planned", framework_version="0.9.1"), ignore)
     answer = bisect_plans(results)
     assert (answer.outcome, answer.first, answer.between) == ("one of several", "0.9.2", ("0.9.1",))

@@ -7,6 +7,7 @@ import pandas as pd
 import framebench
 from framebench.devices.plans import store
 from framebench.devices.tables.frame import COLUMNS, frame
+from tests.callbacks import ignore
 from tests.devices.fake_predictions import MIB, make_compiled, make_simulated, make_unplanned
 
 
@@ -47,7 +48,7 @@ def test_a_simulation_has_two_sizes_and_a_plan_one():
 
 
 def test_planned_returns_the_cached_predictions(tmp_path):
-    store.write(tmp_path, make_simulated("fp32", 100))
+    store.write(tmp_path, make_simulated("fp32", 100), ignore)
     df = framebench.planned(tmp_path)
     assert list(df.columns) == [column.name for column in COLUMNS]
     assert df["case"].to_list() == ["transformer/torch/train/fp32/b8/full"]
