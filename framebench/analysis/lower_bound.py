@@ -174,10 +174,11 @@ def count_optimizer_bytes(case: Case) -> int:
         moment_bytes = sum(count_moment_bytes(prod(shape)) for shape in shapes)
         return len(case.optimizer.states) * moment_bytes
     numbers = sum(case.optimizer.count_state_numbers(shape) for shape in shapes)
-    states = get_storage_width(case) * numbers
+    state_bytes = get_storage_width(case) * numbers
     if "mu_bf16" in get_options(case):
-        states -= sum(count_gradient_bytes(case).values()) // 2
-    return states
+        # one moment has half its width, and a moment in full width is as large as the gradients
+        state_bytes -= sum(count_gradient_bytes(case).values()) // 2
+    return state_bytes
 
 
 def count_korthikanti_bytes(case: Case) -> int:
@@ -201,10 +202,12 @@ def count_input_bytes(case: Case, targets: bool = True) -> int:
     floats, integers, labels = case.spec.count_sample(case.config)
     if targets:
         integers += labels  # labels are integers of the same width
-    sample = get_storage_width(case) * floats + integer_width * integers
-    holds_all = get_options(case).get("loading", {}).get("mode") == "whole"
-    batches = STREAM_BATCHES if holds_all else 1
-    return batches * case.batch * sample
+    sample_bytes = get_storage_width(case) * floats + integer_width * integers
+    batch_bytes = case.batch * sample_bytes
+    loading = get_options(case).get("loading", {})
+    if loading.get("mode") == "whole":
+        return STREAM_BATCHES * batch_bytes
+    return batch_bytes
 
 
 def make_stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -204,15 +204,17 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     peaks = [get_bytes(row) for row in evidence]
     line = fit_line(batches, peaks).predict(case.batch)
     low, high = line.low, line.high
-    if low is None or high is None:  # two batches
+    if low is None or high is None:
+        # a line through two batches has no interval
         low, high = find_range(evidence, case)
-    least, most = find_limits_of_peak(evidence, case)
-    low = min(max(low, least), most)
-    value = min(max(line.value, least), most)
-    high = min(max(high, least), most)
+    limits = find_limits_of_peak(evidence, case)
+    value = move_within(line.value, limits)
+    # the range from two batches need not include the value on their line
+    low = min(move_within(low, limits), value)
+    high = max(move_within(high, limits), value)
     listed = ", ".join(str(batch) for batch in batches)
-    method = f"line through batches {listed}{describe_reach(case.batch, max(batches))}"
-    return Peak("predicted", method, value, min(low, value), max(high, value))
+    reach = describe_reach(case.batch, max(batches))
+    return Peak("predicted", f"line through batches {listed}{reach}", value, low, high)
 
 
 def describe_reach(batch: int, largest: int) -> str:
@@ -232,6 +234,12 @@ def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, flo
     larger_peaks = [float(get_bytes(row)) for row in evidence if row.batch > case.batch]
     most = min(larger_peaks, default=math.inf)
     return least, max(most, least)
+
+
+def move_within(value: float, limits: tuple[float, float]) -> float:
+    """Return a value if it is within the limits, or else the limit next to it."""
+    least, most = limits
+    return min(max(value, least), most)
 
 
 def find_range(evidence: Sequence[Row], case: Case) -> tuple[float, float]:

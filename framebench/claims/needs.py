@@ -39,8 +39,9 @@ class Needs:
             unmet.append(f"not measured on a {self.device.upper()} yet")
         elif self.size and self.size != here.size:
             unmet.append(f"needs {self.size} size: this is {here.size or 'no size'}")
-        if self.cpu_flag and (here.cpu_flags is None or self.cpu_flag not in here.cpu_flags):
-            found = ", ".join(sorted(here.cpu_flags or ())) or "none is recorded"
+        cpu_flags = here.cpu_flags or ()
+        if self.cpu_flag and self.cpu_flag not in cpu_flags:
+            found = ", ".join(sorted(cpu_flags)) or "none is recorded"
             unmet.append(f"needs a processor with {self.cpu_flag}: here: {found}")
         return "; ".join(unmet)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import shorten
+from typing import NamedTuple
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
@@ -90,12 +91,15 @@ def make_table(entries: Sequence[Entry]) -> Table:
 
 def describe_machines(entries: Sequence[Entry]) -> str:
     """Return a sentence with a table's machines, the count of each verdict, and the protocol."""
+    machines = ", at full size ".join(list_machines(entries))
+    protocol = entries[0].protocol
+    return f"Machine {machines}: {count_verdicts(entries)}. Measured under protocol {protocol}."
+
+
+def count_verdicts(entries: Sequence[Entry]) -> str:
+    """Return how often each verdict was given, the most frequent first: `9 confirmed, 2 mixed`."""
     counts = Counter(entry.verdict for entry in entries)
-    verdicts = [f"{count} {verdict}" for verdict, count in counts.most_common()]
-    return (
-        f"Machine {', at full size '.join(list_machines(entries))}: {', '.join(verdicts)}. "
-        f"Measured under protocol {entries[0].protocol}."
-    )
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
 
 
 def list_machines(entries: Sequence[Entry]) -> list[str]:
@@ -130,20 +134,31 @@ def describe_cases(lines: Sequence[Line]) -> str:
 
     A case of another machine's GPU ends in ` on MACHINE`.
     """
-    batches: dict[tuple[str, str, str], set[int]] = {}  # by framework, workload and ending
+    texts: dict[str, list[str]] = defaultdict(list)  # by framework
+    for group, batches in sorted(group_batches(lines).items()):
+        listed = ", ".join(f"b{batch}" for batch in sorted(batches))
+        texts[group.framework].append(f"{group.workload} {listed}{group.ending}")
+    return "; ".join(f"{framework}: {', '.join(cases)}" for framework, cases in texts.items())
+
+
+class CaseGroup(NamedTuple):
+    """What cases have in common that are described together, by their batches."""
+
+    framework: str
+    workload: str
+    ending: str  # `/full on h200-1gpu`: the size, and where the GPU is another machine's
+
+
+def group_batches(lines: Sequence[Line]) -> dict[CaseGroup, set[int]]:
+    """Return the batches of the cases behind a number, by what else the cases have in common."""
+    batches: dict[CaseGroup, set[int]] = defaultdict(set)
     for line in lines:
         origin = f" on {line.other_machine}" if line.on_other_gpu else ""
         for case_id in line.cases:
             case = Case.from_id(case_id)
-            key = (case.framework, case.workload, f"/{case.size}{origin}")
-            batches.setdefault(key, set()).add(case.batch)
-    by_framework: dict[str, list[str]] = {}
-    for key in sorted(batches):
-        framework, workload, ending = key
-        listed = ", ".join(f"b{batch}" for batch in sorted(batches[key]))
-        by_framework.setdefault(framework, []).append(f"{workload} {listed}{ending}")
-    texts = [f"{framework}: {', '.join(cases)}" for framework, cases in by_framework.items()]
-    return "; ".join(texts)
+            group = CaseGroup(case.framework, case.workload, f"/{case.size}{origin}")
+            batches[group].add(case.batch)
+    return batches
 
 
 def make_list(entries: Sequence[Entry], options: str = "") -> Table:

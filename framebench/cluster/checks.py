@@ -326,16 +326,26 @@ def check_blocks(records: dict[str, Record]) -> Iterator[str]:
         if record.turns:
             blocks[record.turns.block][place] = record
     for name, block in blocks.items():
+        first_place, *_ = block
         for difference in list_differences(list(block.values())):
-            yield f"{next(iter(block))}: the records of its block differ in their {difference}"
-        turns = []
-        for place, record in block.items():
-            for began, step_s in zip(record.turns_taken.at_s, record.step_s):
-                turns.append((began, began + record.turns_taken.steps * step_s, place))
-        for (_, ended, _), (began, _, place) in pairwise(sorted(turns)):
-            if ended > began + CLOCK_S:
-                yield f"{place}: a step began while another of the block {name} was not over"
-                break
+            yield f"{first_place}: the records of its block differ in their {difference}"
+        overlapping = find_overlap(block)
+        if overlapping:
+            yield f"{overlapping}: a step began while another of the block {name} was not over"
+
+
+def find_overlap(block: dict[str, Record]) -> str | None:
+    """Return the place of a block's first record with a turn that began during another turn."""
+    turns = []
+    for place, record in block.items():
+        for began, step_s in zip(record.turns_taken.at_s, record.step_s):
+            ended = began + record.turns_taken.steps * step_s
+            turns.append((began, ended, place))
+    turns.sort()
+    for (_, ended, _), (began, _, place) in pairwise(turns):
+        if ended > began + CLOCK_S:
+            return place
+    return None
 
 
 def list_differences(records: Sequence[Record]) -> Iterator[str]:

@@ -261,7 +261,10 @@ def read_median_seconds(results: Path, framework: str) -> dict[tuple[str, str], 
         if not Path(file).name.startswith(f"{framework}-"):
             continue
         for _, record in store.parse_file(Record, file):
-            if isinstance(record, Record) and record.step_s and "total" in record.spent_s:
-                kind = (record.parsed.workload, record.parsed.size)
-                seconds[kind].append(record.spent_s["total"])
+            if not isinstance(record, Record):
+                continue  # a line that cannot be read
+            total = record.spent_s.get("total")
+            if record.step_s and total is not None:
+                case = record.parsed
+                seconds[case.workload, case.size].append(total)
     return {kind: statistics.median(several) for kind, several in seconds.items()}

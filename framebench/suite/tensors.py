@@ -42,10 +42,12 @@ def summarize(name: str, array: np.ndarray) -> Summary:
     projections = np.zeros(PROJECTIONS)
     for start in range(0, flat.size, CHUNK):
         chunk = flat[start : start + CHUNK].astype(np.float64)
-        place = zlib.crc32(f"{name} {start}".encode()) % PLACES
         square += float(chunk @ chunk)
-        projections += draw_vectors()[:, place : place + chunk.size] @ chunk
-    return float(square**0.5), *map(float, projections)
+        place = zlib.crc32(f"{name} {start}".encode()) % PLACES
+        window = draw_vectors()[:, place : place + chunk.size]
+        projections += window @ chunk
+    norm = float(square**0.5)
+    return norm, *map(float, projections)
 
 
 def view_as_real(array: np.ndarray) -> np.ndarray:

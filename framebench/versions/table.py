@@ -209,10 +209,15 @@ def list_package_changes(records: CaseRecords) -> Iterator[str]:
     for name in old.keys() & new.keys():
         if name != framework and old[name] != new[name]:
             yield f"{name} {old[name]} and {new[name]}"
-    _, _, old_build = old.get(framework, "").partition("+")
-    _, _, new_build = new.get(framework, "").partition("+")
+    old_build = get_build(old.get(framework, ""))
+    new_build = get_build(new.get(framework, ""))
     if old_build != new_build:
-        yield f"{framework}'s build, {old_build or 'none'} and {new_build or 'none'}"
+        yield f"{framework}'s build, {old_build} and {new_build}"
+
+
+def get_build(version: str) -> str:
+    """Return the label of a version's build, such as `cpu` of `2.13.0+cpu`, or `none`."""
+    return version.partition("+")[2] or "none"
 
 
 def describe_regression(row: QuantityComparison) -> str:
@@ -233,12 +238,12 @@ def describe_changes(rows: Sequence[QuantityComparison]) -> str:
     texts = []
     for quantity, quantity_rows in group_by(compared_rows, lambda row: row.quantity).items():
         counts = Counter(row.verdict for row in quantity_rows)
-        texts.append(
-            f"{quantity} is worse in {counts[REGRESSION]} of "
-            f"{format_count(len(quantity_rows), 'case')}, better in {counts[IMPROVEMENT]}"
-        )
+        cases = format_count(len(quantity_rows), "case")
+        text = f"{quantity} is worse in {counts[REGRESSION]} of {cases}"
+        text += f", better in {counts[IMPROVEMENT]}"
         if counts[UNDECIDED]:
-            texts[-1] += f", undecided in {counts[UNDECIDED]}"
+            text += f", undecided in {counts[UNDECIDED]}"
+        texts.append(text)
     framework, old, new = parse_pair(rows[0].base, rows[0].change)
     compared = f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}"
     return f"{compared}: {'; '.join(texts) or 'nothing was decided'}."

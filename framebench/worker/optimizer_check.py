@@ -33,15 +33,18 @@ def compute_update(
         weight: The weight before the update.
         states: By kind, the optimizer's states after the update, of the weight's shape.
     """
+    rate = optimizer.lr
     if optimizer.name == "sgd":
         momentum = states["momentum"].astype(np.float64)
-        return weight - optimizer.lr * momentum
+        return weight - rate * momentum
+    first = states["first moment"].astype(np.float64)
+    second = states["second moment"].astype(np.float64)
+    # moments begin at zero, which biases the first steps
     beta1, beta2 = optimizer.betas
-    # without the bias of moments that began at zero
-    first = states["first moment"].astype(np.float64) / (1 - beta1**step)
-    second = states["second moment"].astype(np.float64) / (1 - beta2**step)
-    decayed = weight * (1 - optimizer.lr * optimizer.weight_decay)
-    return decayed - optimizer.lr * first / (np.sqrt(second) + optimizer.eps)
+    first = first / (1 - beta1**step)
+    second = second / (1 - beta2**step)
+    decayed = weight * (1 - rate * optimizer.weight_decay)
+    return decayed - rate * first / (np.sqrt(second) + optimizer.eps)
 
 
 class OptimizerCheck:
@@ -110,19 +113,18 @@ class OptimizerCheck:
             name: The name of the weight.
             states: By kind, the weight's states after the update, of the weight's shape.
         """
-        initial = self.initial_weights[name]
         if name not in self.expected_change:
-            self.expected_change[name] = np.zeros_like(initial, np.float32)
+            self.expected_change[name] = np.zeros(self.initial_weights[name].shape, np.float32)
         # `reshape` returns views: to write into `change` is to write into `expected_change`
         change = self.expected_change[name].reshape(-1)
-        flat_initial = initial.reshape(-1)
+        initial = self.initial_weights[name].reshape(-1)
         flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)
-            chunk_states = {kind: array[chunk] for kind, array in flat_states.items()}
-            before = flat_initial[chunk] + change[chunk].astype(np.float64)
-            after = compute_update(optimizer, self.steps, before, chunk_states)
-            change[chunk] = after - flat_initial[chunk]
+            before = initial[chunk] + change[chunk].astype(np.float64)
+            states_of_chunk = {kind: array[chunk] for kind, array in flat_states.items()}
+            after = compute_update(optimizer, self.steps, before, states_of_chunk)
+            change[chunk] = after - initial[chunk]
 
     def compute_errors(self, adapter: Adapter) -> dict[str, float]:
         """Return the relative error of each weight's change, by name.

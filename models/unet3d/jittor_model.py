@@ -65,7 +65,8 @@ class PlanarUpsample(nn.ConvTranspose3d):
         kernel = self.weight.reshape(cin, -1).transpose(1, 0)
         kernel = kernel.reshape(-1, cin, 1, 1)  # (cout x 8, cin, 1, 1)
         y = nn.conv2d(x.reshape(batch, cin, d * h, w), kernel)
-        y = y.reshape(batch, cout, 2, 2, 2, d, h, w).permute(0, 1, 5, 2, 6, 3, 7, 4)
+        y = y.reshape(batch, cout, 2, 2, 2, d, h, w)
+        y = y.permute(0, 1, 5, 2, 6, 3, 7, 4)  # (batch, cout, d, 2, h, 2, w, 2)
         y = y.reshape(batch, cout, 2 * d, 2 * h, 2 * w)
         return y + self.bias.broadcast(y, [0, 2, 3, 4])
 

@@ -179,15 +179,14 @@ class FusedPlaces:
         self.profiler.__exit__(*error)
         events, recorded = read_profile(self.profiler)
         for matmul in list_innermost(events, MATMULS + OTHER_PRODUCTS):
-            parents = list(iterate_parents(matmul))
-            if not any(shorten_name(parent) in FUSED_LAYERS for parent in parents):
+            layers = {shorten_name(parent) for parent in iterate_parents(matmul)}
+            if layers.isdisjoint(FUSED_LAYERS):
                 continue
             dtype = recorded[matmul.id].dtypes()[0]
-            self.dtypes[TYPES.get(dtype, dtype)] += 1
-            if TYPES.get(dtype) == "float32":
-                marks = [parent.name for parent in parents if parent.name.startswith(MODULE)]
-                module = marks[0].removeprefix(MODULE) if marks else ""
-                self.places[f"{module}: {shorten_name(matmul)}"] += 1
+            name = TYPES.get(dtype, dtype)
+            self.dtypes[name] += 1
+            if name == "float32":
+                self.places[f"{find_module(matmul)}: {shorten_name(matmul)}"] += 1
 
     def enter_module(self, module: nn.Module, args: Any) -> None:
         """Mark that a module's forward pass begins."""
@@ -237,6 +236,14 @@ def iterate_parents(event: Any) -> Iterator[Any]:
     while parent is not None:
         yield parent
         parent = parent.cpu_parent
+
+
+def find_module(event: Any) -> str:
+    """Return the name of the innermost marked module that an event lies in, or "" without one."""
+    for parent in iterate_parents(event):
+        if parent.name.startswith(MODULE):
+            return str(parent.name).removeprefix(MODULE)
+    return ""
 
 
 def is_within(event: Any, name: str) -> bool:

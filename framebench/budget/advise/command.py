@@ -221,11 +221,10 @@ def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]
     # without a strategy the baseline is selected, which all frameworks have
     strategy = named.strategy or find_baseline(scenario) or "*"
     cases = selectors.select(f"{named.workload}/{framework}/{scenario}/{strategy}/*/{named.size}")
-    selected = {case.framework for case in cases}
-    frameworks = tuple(name for name in FRAMEWORKS if name in selected)
-    if not named.strategy:
-        return frameworks, None
-    return frameworks, frozenset(case.strategy for case in cases)
+    selected_frameworks = {case.framework for case in cases}
+    selected_strategies = {case.strategy for case in cases}
+    frameworks = tuple(name for name in FRAMEWORKS if name in selected_frameworks)
+    return frameworks, frozenset(selected_strategies) if named.strategy else None
 
 
 def make_shape(
@@ -287,10 +286,7 @@ def answer_from_records(
             if change:
                 changes.append(change)
         if not changes:
-            where = ", ".join(question.frameworks)
-            selector = replace(question, strategies=frozenset({current})).selector
-            hint = suggest_measuring(selector, results)
-            fail(f"no record says anything of {current} in {where}{hint}", 1)
+            fail(explain_no_change(question, current, results), 1)
     if as_json:
         echo(json.dumps(show.make_json(advice, changes), indent=1))
         return not advice.fitting
@@ -303,6 +299,14 @@ def answer_from_records(
     for note in show.list_notes(advice, changes, every, options):
         print_sentence(note)
     return not advice.fitting
+
+
+def explain_no_change(question: Question, current: str, results: Path) -> str:
+    """Return the message where no framework has records of the strategy that is in use now."""
+    where = ", ".join(question.frameworks)
+    selector = replace(question, strategies=frozenset({current})).selector
+    hint = suggest_measuring(selector, results)
+    return f"no record says anything of {current} in {where}{hint}"
 
 
 def suggest_prediction(question: Question, results: Path) -> str:

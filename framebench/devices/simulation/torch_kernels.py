@@ -131,11 +131,13 @@ def flash_backward(args: Args, _: Gpu) -> Iterator[int]:
     temporaries = copy_unless_contiguous(gradient.transpose(1, 2))
     temporaries += copy_unless_contiguous(out.transpose(1, 2))
     rows = batch * heads * round_up(length, 128)
-    padded_width = round_up(width, 32 if width <= 128 else 64)
-    temporaries += [rows * FLOAT, rows * padded_width * FLOAT]
-    if key.shape[1] != heads:
-        expanded = batch * key.shape[2] * heads * width * key.element_size()
-        temporaries += [expanded, expanded]
+    multiple = 32 if width <= 128 else 64
+    row_bytes = round_up(width, multiple) * FLOAT
+    temporaries += [rows * FLOAT, rows * row_bytes]  # of softmax, and of queries' gradients
+    key_heads, key_length = key.shape[1:3]
+    if key_heads != heads:
+        expanded = batch * key_length * heads * width * key.element_size()
+        temporaries += [expanded, expanded]  # gradients of keys and of values
     return take_and_return(*temporaries)
 
 

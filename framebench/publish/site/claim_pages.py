@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from framebench.claims.ledger import Entry, make_ledger
 from framebench.claims.lines import Line
 from framebench.claims.numbers import format_number
 from framebench.claims.plans import GPU
-from framebench.claims.show import CAPTION, is_report, make_detail
+from framebench.claims.show import CAPTION, count_verdicts, is_report, make_detail
 from framebench.publish.site.links import get_case_link, make_slug
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.markup import THIS_FOLDER, make_table, render
@@ -43,16 +42,15 @@ def write_machine_claims(source: SourceFolder, machine: Machine) -> str:
     entries = make_ledger(machine.results, machine.name)
     path = f"claims/{make_slug(machine.name)}/index"
     page = Page(source, path, f"Claims, measured on {machine.name}")
-    verdicts = Counter(entry.verdict for entry in entries)
-    counts = [f"{count} {verdict}" for verdict, count in verdicts.most_common()]
-    page.add_text(", ".join(counts))
+    page.add_text(count_verdicts(entries))
     rows = []
     for entry in entries:
         link = f"{name_page(entry.source)}.html#{make_slug(entry.name)}"
         rows.append((link, entry))
     page.add_html(render("claims.html", caption=CAPTION, rows=rows))
-    names = sorted({entry.source for entry in entries})
-    source_pages = [write_source(source, machine, name, entries) for name in names]
+    source_pages = []
+    for name in sorted({entry.source for entry in entries}):
+        source_pages.append(write_source(source, machine, name, entries))
     page.add_contents(source_pages, is_hidden=True)
     return page.save()
 
