@@ -1,5 +1,6 @@
-"""Print how many of ResNet-50's convolutions PyTorch computes without oneDNN on one thread, as a JSON
-object: by batch, in float32, and under autocast in bfloat16 where oneDNN computes in it here.
+"""Print as JSON how many of ResNet-50's convolutions PyTorch computes without oneDNN on one thread.
+
+By batch, in float32, and under autocast in bfloat16 where oneDNN computes in it here.
 """
 
 import contextlib
