@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import hashlib
 import importlib.util
 import re
 import sys
@@ -53,6 +54,27 @@ def load_file(file: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         raise Fault(describe_fault(error, file)) from error
     return module
+
+
+def hash_sources() -> str:
+    """Return a hash of the modules that are the user's: the file, and what it imports of its own.
+
+    What is installed, and framebench itself, is not among them.
+    """
+    others = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
+    sources = set()
+    for module in list(sys.modules.values()):
+        source = getattr(module, "__file__", None)
+        if not isinstance(source, str) or not Path(source).is_file():
+            continue
+        path = Path(source).absolute()
+        if not any(path.is_relative_to(folder) for folder in others):
+            sources.add(path)
+    digest = hashlib.sha256()
+    for path in sorted(sources):
+        digest.update(f"{path}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def describe_fault(error: BaseException, file: str) -> str:

@@ -28,7 +28,7 @@ from framebench.models.user_model import UserWorkload
 from framebench.suite.case import WITHOUT_RANDOM, Case
 from framebench.suite.tensors import measure_errors
 from framebench.suite.trees import iterate_arrays
-from framebench.suite.user_file import Fault, find_line
+from framebench.suite.user_file import Fault, find_line, hash_sources
 from framebench.user_file import checks
 from framebench.worker.observe import Observed, make_first_steps
 from framebench.worker.tolerances import RUNS, PerturbedCase
@@ -85,6 +85,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
             facts |= survey_training(adapter, facts, observed)
         adapter.deterministic = False
         facts["attention"] = adapter.count_batched_matmuls() > 0
+        facts["sources"] = hash_sources()
     except Exception as error:
         raise explain_error(error, module.user()) from error
     write_references(folder, references)
@@ -166,7 +167,8 @@ def find_update_period(adapter: Adapter) -> int:
     several steps, and slow weights follow the fast ones every k-th time. Where no weight changes
     within LONGEST_PERIOD steps it is the named period, or 1.
     """
-    named = getattr(adapter.model_module, "find_named_period", None)  # PyTorch's module has it
+    # Jittor's module has none
+    named = getattr(adapter.model_module, "find_named_period", None)
     period = named(adapter) if named else 1
     trained = {param.name for param in adapter.workload.params(adapter.config) if param.trainable}
     before = {name: array.copy() for name, array in adapter.weights() if name in trained}

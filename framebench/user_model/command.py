@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,10 +35,11 @@ from framebench.engine import blocks as measured
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.progress import CaseProgress
+from framebench.engine.session import Session
 from framebench.engine.timed_process import Variant
 from framebench.explain import measure as explain
 from framebench.explain.record import Explanation
-from framebench.records import store
+from framebench.records import provenance, store
 from framebench.records.record import Record
 from framebench.records.record_base import ROUNDS
 from framebench.records.search import Fit
@@ -224,7 +225,7 @@ def try_(
         ):
             trial.list_cases(model, named)  # refuses an unknown strategy before anything runs
             environment = trial.choose_environment(model, env, say)
-            records, left_out = measure(
+            records, left_out, session = measure(
                 model,
                 named,
                 options,
@@ -238,6 +239,7 @@ def try_(
             if budget_bytes and max_batch:
                 fits += search_batches(records, budget_bytes, environment, options, where)
             explanation = explain_baseline(model, environment) if save or compare else None
+            session.close(where)
         show_all(records, left_out)
         is_bad = report_failures([record.status for record in records], "records")
         if save or earlier:
@@ -275,7 +277,10 @@ def describe_kept(where: Path, sizes: Mapping[str, int]) -> str:
     clock may be set back meanwhile.
     """
     if measure_sizes(where) != sizes:
-        return f"; what was measured is kept in {where}"
+        return (
+            f"; what was measured is kept in {where}, and the same command goes on from there, "
+            "unless the file was changed"
+        )
     return "; nothing was measured yet"
 
 
@@ -293,10 +298,12 @@ def measure(
     environment: Environment,
     show_first: Callable[[list[Record]], None] = show_nothing,
     show_interrupted: Callable[[list[Record], dict[str, str]], None] = show_nothing,
-) -> tuple[list[Record], dict[str, str]]:
+) -> tuple[list[Record], dict[str, str], Session]:
     """Measure strategies of a user's model.
 
-    Return the records of this session, and for each strategy that was left out the reason.
+    Return the records of this session, for each strategy that was left out the reason, and the
+    session, which is to be closed when nothing more is asked of it. A session that an interrupted
+    call left goes on.
 
     Args:
         model: The user's model.
@@ -321,15 +328,22 @@ def measure(
     if blocks > 1:
         report_slow_cases(cases)
     variants = [Variant(case, environment) for case in cases]
-    run = measured.Run(secrets.token_hex(6), options, where)
+    session = open_session(model, environment, options, where, survey["facts"])
+    run = measured.Run(session.id, options, where)
+    unmeasured = [variant for variant in variants if not run.get_records(variant)]
+    count = len(variants) - len(unmeasured)
+    if count:
+        say(f"going on after an interruption: {format_count(count, 'case')} measured already")
 
     def list_records() -> list[Record]:
         return [record for variant in variants for record in run.get_records(variant)]
 
     try:
         survey_s = time.monotonic() - began
-        with make_progress(cases, where, blocks, options, survey_s) as run.listener, run:
-            run.check_mathematics = Float64Checks(variants, survey["held"])
+        progress = make_progress(cases, where, blocks, options, survey_s, session.id)
+        with progress as run.listener, run:
+            to_check = list(dict.fromkeys([variants[0], *unmeasured]))  # the baseline first
+            run.check_mathematics = Float64Checks(to_check, survey["held"])
             take_first_look(variants, run, survey["held"], show_first)
             if options.rounds:
                 deadline = None if seconds is None else began + seconds
@@ -347,7 +361,24 @@ def measure(
         if records:
             show_interrupted(records, left_out)
         raise
-    return list_records(), left_out
+    return list_records(), left_out, session
+
+
+def open_session(
+    model: UserModel,
+    environment: Environment,
+    options: runner.Options,
+    where: Path,
+    facts: dict[str, Any],
+) -> Session:
+    """Return the session that an interrupted call left, or a new one.
+
+    It is one of the same code of framebench and of the user, as `facts` tell of the latter, in the
+    same environment. Which strategies are asked for does not matter: each has its own records.
+    """
+    code = f"{provenance.name_code()} {environment.name} {facts.get('sources', '')}"
+    question = [str(model.file), model.scenario, model.batch, options.rounds]
+    return Session.open(where, code, f"try {json.dumps(question)}")
 
 
 def announce(model: UserModel, strategies: list[str] | None) -> None:
@@ -384,13 +415,14 @@ def make_progress(
     blocks: int,
     options: runner.Options,
     survey_s: float,
+    session: str = "",
 ) -> CaseProgress:
     """Return a progress bar that guesses how long each case takes.
 
     The guess is for cases that this machine never measured: a strategy's process takes as long as
     the survey of the baseline did, `survey_s` seconds. A compiled case is timed in a second
     process, whose first compilation takes COMPILER_S. Building a process takes most of its time,
-    and as many are built at once as there are cores.
+    and as many are built at once as there are cores. What `session` has measured counts as done.
     """
     guesses = {}
     for case in cases:
@@ -400,7 +432,7 @@ def make_progress(
     first_look = 1
     turns = first_look + blocks if options.rounds else first_look
     cores = len(options.list_cores())
-    return CaseProgress(cases, where, err, turns, guesses=guesses, at_once=cores)
+    return CaseProgress(cases, where, err, turns, session, guesses=guesses, at_once=cores)
 
 
 def are_decided(run: measured.Run, variants: list[Variant]) -> bool:

@@ -29,8 +29,9 @@ def take_first_look(
 ) -> None:
     """Measure the memory of each variant and verify it once; without times also what compiles.
 
-    `show` gets the records before what takes minutes: compilers, or times. `baseline_bytes` is
-    what a process of the baseline took: it decides how many processes run at once.
+    What an interrupted session has looked at is not looked at again. `show` gets the records before
+    what takes minutes: compilers, or times. `baseline_bytes` is what a process of the baseline
+    took: it decides how many processes run at once.
     """
     eager = [variant for variant in variants if not compiles(variant.case)]
     compiled = [variant for variant in variants if compiles(variant.case)]
@@ -51,10 +52,16 @@ def look_at(variants: list[Variant], run: blocks.Run, baseline_bytes: int) -> li
     if not fits([baseline_bytes], read_free_memory(), at_once - 1):
         at_once = 1
     records: list[Record] = []
-    alone = [variant for variant in variants if runs_in_one_process(variant)]
+    remaining = []
+    for variant in variants:
+        measured = run.get_records(variant)[-1:]
+        records += measured
+        if not measured:
+            remaining.append(variant)
+    alone = [variant for variant in remaining if runs_in_one_process(variant)]
     for start in range(0, len(alone), at_once):
         records += run_side_by_side(alone[start : start + at_once], run)
-    others = [variant for variant in variants if not runs_in_one_process(variant)]
+    others = [variant for variant in remaining if not runs_in_one_process(variant)]
     if others:
         options = run.options
         run.options = replace(options, rounds=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from framebench.engine import runner
 from framebench.engine.runner import Options
+from framebench.engine.session import Session
 from framebench.engine.timed_process import CONTROL, Variant
 from framebench.records.provenance import read_machine_name
 from framebench.suite.case import Case
@@ -52,7 +54,11 @@ def test_eager_strategies_are_shown_before_compiled_ones(without_times, last, mo
         events.append(f"table of {len(records)}")
 
     run = SimpleNamespace(
-        options=Options(), without_times=without_times, get_records=lambda variant: [variant]
+        options=Options(),
+        without_times=without_times,
+        get_records=lambda variant: (
+            [variant] if f"block of {variant.case.strategy}" in events else []
+        ),
     )
     monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
     monkeypatch.setattr(look.blocks, "measure_group", measure_group)
@@ -84,38 +90,92 @@ def test_one_process_reads_the_peaks_of_two(strategy, environment, tmp_path):
     assert both.effect.proven
 
 
+def write_record(variant: Variant, run: Any) -> None:
+    """Write a record of a variant, as its process would."""
+    origin = provenance(machine=read_machine_name(), session=run.id)
+    run.write(record(variant.case, provenance=origin), variant)
+
+
+def measure_two(
+    monkeypatch: pytest.MonkeyPatch,
+    results: Path,
+    first_look: Callable[..., None],
+    sources: str = "",
+    **options: Any,
+) -> tuple[list[Any], dict[str, str], Session]:
+    """Measure two strategies of a file by a stand-in of the first look."""
+    cases = [variant.case for variant in VARIANTS[:2]]
+    survey = {"facts": {"sources": sources}, "held": 0}
+    monkeypatch.setattr(command, "take_first_look", first_look)
+    monkeypatch.setattr(command.trial, "list_cases", Mock(return_value=(cases, {"compile": "why"})))
+    monkeypatch.setattr(command, "survey_baseline", Mock(return_value=survey))
+    model = SimpleNamespace(file=Path("mymodel.py"), scenario="train", batch=4)
+    return command.measure(
+        model,
+        strategies=None,
+        options=Options(rounds=0),
+        blocks=1,
+        seconds=0,
+        where=results,
+        environment=CONTROL,
+        **options,
+    )
+
+
 @pytest.mark.parametrize("measured", [1, 0])
 def test_an_interrupted_first_look_is_shown(measured, monkeypatch, tmp_path):
     """Ctrl-C comes after the first of two strategies, or before it, with nothing to show."""
-    cases = [variant.case for variant in VARIANTS[:2]]
     shown = []
 
     def interrupt(variants: list[Variant], run: Any, *_: Any) -> None:
         for variant in variants[:measured]:
-            origin = provenance(machine=read_machine_name(), session=run.id)
-            run.write(record(variant.case, provenance=origin), variant)
+            write_record(variant, run)
         raise KeyboardInterrupt
 
     def show(records: list[Any], left_out: dict[str, str]) -> None:
         shown.append([*(found.case for found in records), *left_out])
 
-    monkeypatch.setattr(command, "take_first_look", interrupt)
-    monkeypatch.setattr(command.trial, "list_cases", Mock(return_value=(cases, {"compile": "why"})))
-    monkeypatch.setattr(command, "survey_baseline", Mock(return_value={"facts": {}, "held": 0}))
-    model = SimpleNamespace(file=Path("mymodel.py"))
     with pytest.raises(KeyboardInterrupt):
-        command.measure(
-            model,
-            strategies=None,
-            options=Options(rounds=0),
-            blocks=1,
-            seconds=0,
-            where=tmp_path,
-            environment=CONTROL,
-            show_interrupted=show,
-        )
-    expected = [[cases[0].id, "compile"]] if measured else []
+        measure_two(monkeypatch, tmp_path, interrupt, show_interrupted=show)
+    expected = [[VARIANTS[0].case.id, "compile"]] if measured else []
     assert shown == expected
+
+
+@pytest.mark.parametrize(
+    ("sources", "left"),
+    [
+        ("as before", ["compile"]),
+        ("changed", ["fp32", "compile"]),
+    ],
+)
+def test_an_interrupted_try_goes_on_unless_the_file_was_changed(
+    sources, left, monkeypatch, tmp_path
+):
+    looked_at = []
+
+    def interrupt(variants: list[Variant], run: Any, *_: Any) -> None:
+        write_record(variants[0], run)
+        raise KeyboardInterrupt
+
+    def go_on(variants: list[Variant], run: Any, *_: Any) -> None:
+        look.look_at(variants, run, baseline_bytes=0)
+
+    def run_side_by_side(variants: list[Variant], run: Any) -> list[Any]:
+        looked_at.extend(variant.case.strategy for variant in variants)
+        for variant in variants:
+            write_record(variant, run)
+        return []
+
+    monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
+    monkeypatch.setattr(look, "runs_in_one_process", Mock(return_value=True))
+    with pytest.raises(KeyboardInterrupt):
+        measure_two(monkeypatch, tmp_path, interrupt, "as before")
+    records, _, session = measure_two(monkeypatch, tmp_path, go_on, sources)
+    assert looked_at == left
+    assert [found.parsed.strategy for found in records] == ["fp32", "compile"]
+    session.close(tmp_path)
+    measure_two(monkeypatch, tmp_path, go_on, sources)
+    assert looked_at == [*left, "fp32", "compile"], "what came to its end is measured anew"
 
 
 def test_what_is_kept_is_named_also_if_the_clock_was_set_back(tmp_path):

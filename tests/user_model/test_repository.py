@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from framebench.suite.user_file import hash_sources, load_file
 from tests.processes import COMMAND, ROOT
 
 REPOSITORY = ROOT / "tests/user_model/repository"
@@ -58,3 +60,20 @@ def test_import_errors_name_the_file_of_the_user(tmp_path):
         r"missing\.py:\d: ImportError: cannot import name 'Absent' from 'models'", message
     ), message
     assert str(REPOSITORY / "models") in message
+
+
+def test_a_changed_module_of_the_user_changes_the_hash_of_the_sources(tmp_path, monkeypatch):
+    """An interrupted `try` goes on only where all that is the user's is as it was."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    file, helper = tmp_path / "mine.py", tmp_path / "helper_of_mine.py"
+    helper.write_text("WIDTH = 8\n")
+    file.write_text("import json\nfrom helper_of_mine import WIDTH\n")
+    load_file(str(file))
+    hashes = [hash_sources(), hash_sources()]
+    helper.write_text("WIDTH = 16\n")
+    hashes.append(hash_sources())
+    file.write_text("from helper_of_mine import WIDTH\n")
+    hashes.append(hash_sources())
+    assert hashes[0] == hashes[1]
+    assert len(set(hashes)) == 3
