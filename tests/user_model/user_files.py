@@ -28,6 +28,7 @@ class TriedFile:
     left_out: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
     deterministic: tuple[str, ...] = ()  # verified without random numbers
+    period: int | None = None  # steps that are verified before an update, if asked about
     moves: bool = True  # whether each step's loss is another one
     often: bool = False
     in_float64: bool = False  # must be verified in float64, too

@@ -49,7 +49,7 @@ from framebench.adapters.jax.program import (
     list_shards,
     walk_equations,
 )
-from framebench.adapters.jax.states import list_keys, read_states
+from framebench.adapters.jax.states import copy_shared, list_keys, read_states
 from framebench.adapters.parts import PartOptions
 from framebench.models import flax_weights
 from framebench.models.spec import USER_MODEL, Optimizer, load_workload
@@ -189,11 +189,13 @@ class JaxAdapter(Adapter):
 
     def init_optimizer_state(self) -> Tree:
         """Return the optimizer's initial state for the current weights."""
-        if not self.trains_by_file():
-            return self.place("state", self.recipe.optimizer.init(self.params))
-        model = merge_model(self.graph, self.params, self.stats, self.constants)
-        step_optimizer = self.model_module.make_step_optimizer(model, self.recipe.optimizer)
-        return self.place("state", self.model_module.read_optimizer(step_optimizer))
+        if self.trains_by_file():
+            model = merge_model(self.graph, self.params, self.stats, self.constants)
+            step_optimizer = self.model_module.make_step_optimizer(model, self.recipe.optimizer)
+            state = self.model_module.read_optimizer(step_optimizer)
+        else:
+            state = self.recipe.optimizer.init(self.params)
+        return self.place("state", copy_shared(state, self.params))
 
     @property
     def platform(self) -> str:

@@ -6,9 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 from jax import Array
 from jax.tree_util import DictKey, GetAttrKey
+from optax.contrib import SAMState
 
 from framebench.adapters.base import State
 from framebench.adapters.jax.accumulation import Tree
@@ -17,6 +20,12 @@ from framebench.models import flax_weights
 # the kind of state by optax's field
 KINDS = {"trace": "momentum", "mu": "first moment", "nu": "second moment", "v": "second moment"}
 MEANS = ("v_row", "v_col")  # fields of Adafactor for a matrix
+# the field in which a state counts the steps of a period, and begins again at 0
+PERIOD_COUNTERS: dict[type, str] = {
+    optax.MultiStepsState: "mini_step",
+    optax.ApplyEvery: "count",
+    SAMState: "steps_since_sync",
+}
 
 
 def read_states(
@@ -104,6 +113,33 @@ def find_state(state: Tree, kind: type) -> Any:
     """Return the state of this type among the states of optimizers that wrap one another."""
     leaves = jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, kind))
     return next(leaf for leaf in leaves if isinstance(leaf, kind))
+
+
+def read_period_counters(state: Tree) -> list[int]:
+    """Return how far each optimizer is in its period, of those that have one (MultiSteps, SAM).
+
+    A wrapped optimizer that has a period itself is not looked for.
+    """
+    kinds = tuple(PERIOD_COUNTERS)
+    counters = []
+    for leaf in jax.tree.leaves(state, is_leaf=lambda node: isinstance(node, kinds)):
+        if isinstance(leaf, kinds):
+            counters.append(int(getattr(leaf, PERIOD_COUNTERS[type(leaf)])))
+    return counters
+
+
+def copy_shared(state: Tree, params: Tree) -> Tree:
+    """Return a state with copies of the arrays in it that are weights, too.
+
+    Some optimizers begin with the weights themselves in their state, as SAM in optax, and a step
+    that is given both cannot write into either.
+    """
+    weight_ids = {id(array) for array in jax.tree.leaves(params)}
+
+    def copy(array: Any) -> Any:
+        return jnp.copy(array) if id(array) in weight_ids else array
+
+    return jax.tree.map(copy, state)
 
 
 def list_keys(path: tuple[Any, ...]) -> list[Any]:

@@ -22,7 +22,7 @@ from jax import Array
 
 from framebench.adapters import user_blocks
 from framebench.adapters.jax.adapter import JaxAdapter, is_inexact
-from framebench.adapters.jax.states import list_keys
+from framebench.adapters.jax.states import list_keys, read_period_counters
 from framebench.adapters.user_functions import (
     STEP,
     UserFile,
@@ -38,6 +38,7 @@ from framebench.suite.trees import call_with, has_axis_of, list_arrays, map_tree
 
 ARRAYS = jax.Array | np.ndarray
 FLOAT32_BYTES = 4
+LONGEST_PERIOD = 32  # the most steps that are verified before an update
 HOLDERS = (nnx.List, nnx.Dict)  # modules that cannot be called
 
 
@@ -376,6 +377,29 @@ def list_params(model: nnx.Module) -> list[tuple[str, list[int], bool]]:
 def has_optimizer() -> bool:
     """Return whether the file has an optimizer. Raises Fault for one that is none."""
     return "optimizer" in user() and bool(optimizer())
+
+
+def find_named_period(adapter: JaxAdapter) -> int:
+    """Return the period in steps after which the optimizer does more, as MultiSteps does; or 1.
+
+    Of several periods it is the longest. optax keeps their lengths in closures, but counts in the
+    state: steps are made until each count has begun again. The adapter ends with its first weights.
+    """
+    waiting = set(range(len(read_period_counters(adapter.optimizer_state))))
+    if not waiting:
+        return 1
+    period = 1
+    for steps in range(1, LONGEST_PERIOD + 1):
+        with adapter.disable_randomness():
+            adapter.step()
+        for number, count in enumerate(read_period_counters(adapter.optimizer_state)):
+            if number in waiting and count == 0:
+                waiting.remove(number)
+                period = steps
+        if not waiting:
+            break
+    adapter.restore()
+    return period
 
 
 def compute_gradient(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.ndarray]]]:
