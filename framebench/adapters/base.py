@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from framebench.suite.trees import is_array, select_rows, split
 
 Switch = Callable[..., Proof]
 Batch = tuple[Any, Any]  # inputs and targets, as the framework takes them
+Result = TypeVar("Result")  # of steps that are made in another way
 
 UNSEEN = "what no object of Python shows"
 
@@ -207,6 +208,16 @@ class Adapter(ABC):
         (`deterministic`) draws none.
         """
         return nullcontext()
+
+    def repeat_with_exact_choices(
+        self, make_steps: Callable[[], Result]
+    ) -> tuple[Result, str] | None:
+        """Make steps with the choices that float32 makes, such as the experts of a mixture.
+
+        Returns their result, and in words which choices rounding changes; None where it changes
+        none, or where this cannot be tried. `make_steps` begins with the first weights.
+        """
+        return None
 
     def draws_random_numbers(self) -> bool:
         """Run one more step and return whether it draws random numbers."""

@@ -85,7 +85,33 @@ def make_verified_steps(
     if adapter.can_restore and is_beyond:
         first = observe_more(adapter, first)
         verification = verify(adapter, first.observed, first.tolerances, other)
+    is_wrong = not verification.passed and not verification.known_fault
+    if adapter.case.workload == USER_MODEL and adapter.can_restore and is_wrong:
+        cause = explain_by_choices(adapter, first.tolerances)
+        verification = replace(verification, reason=cause or verification.reason)
     return first, verification
+
+
+def explain_by_choices(adapter: Adapter, tolerances: Tolerances) -> str:
+    """Return which choices rounding changes, if the steps are right with those of float32, or "".
+
+    Where two scores are nearly alike, a rounded product picks another one, which no tolerance of
+    rounding allows for.
+    """
+    case = adapter.case
+    reference = find_reference(case)
+
+    def make_steps() -> Observed:
+        restart(adapter)
+        return make_first_steps(adapter)[1]
+
+    repeated = adapter.repeat_with_exact_choices(make_steps)
+    if reference is None or repeated is None:
+        return ""
+    observed, changed_choices = repeated
+    if not compare(case, observed, reference, tolerances).passed:
+        return ""
+    return f"{changed_choices}; with float32's choices every tensor is within its tolerance"
 
 
 def verify(

@@ -15,12 +15,14 @@ from framebench.adapters.base import (
     Adapter,
     Batch,
     Evidence,
+    Result,
     State,
     Switch,
     join_output,
 )
 from framebench.adapters.holders import find_holders, iterate_globals
 from framebench.adapters.parts import Hooks, PartOptions
+from framebench.adapters.torch import choices
 from framebench.adapters.torch.device import (
     COUNTERS,
     FUSED,
@@ -320,6 +322,11 @@ class TorchAdapter(Adapter):
 
     def disable_randomness(self) -> contextlib.AbstractContextManager[Any]:
         return MeansForDraws() if self.deterministic else contextlib.nullcontext()
+
+    def repeat_with_exact_choices(
+        self, make_steps: Callable[[], Result]
+    ) -> tuple[Result, str] | None:
+        return choices.repeat_with_exact_choices(self, make_steps)
 
     def draws_random_numbers(self) -> bool:
         before = read_generators()

@@ -1,0 +1,161 @@
+"""Find out whether rounding changes what a step chooses, such as the experts of a mixture.
+
+A choice is discrete: where two scores are nearly alike, a rounded product picks the other entry,
+and the gradient of what was chosen is another one altogether. So a step may be right and yet be off
+by more than any tolerance that rounding gives. Whether that is the cause is tried out: the step is
+repeated in its own precision with the choices that float32 makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
+CHOOSING = ("topk", "argmax", "argmin", "max", "min", "sort")  # operators that return indices
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The indices that one operator has chosen, in the module that called it."""
+
+    operator: str
+    module: str
+    indices: Tensor
+
+    def count_changed(self, other: Choice) -> int:
+        """Return how many indices differ from another choice's; their order among k is none."""
+        one, another = self.indices, other.indices
+        if self.operator == "topk" and one.ndim:
+            one, another = one.sort(-1).values, another.sort(-1).values
+        return int((one != another).sum())
+
+
+class ChoiceMode(TorchDispatchMode):
+    """Context that records each choice, and makes those in `forced` in place of a step's own."""
+
+    def __init__(self, forced: Sequence[Choice] = ()) -> None:
+        """Begin with no choice made."""
+        super().__init__()
+        self.choices: list[Choice] = []
+        self.forced = forced
+        self.modules = [""]  # names of those that run, the innermost last
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator, and record or replace what it chooses."""
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        operator = func._schema.name.removeprefix("aten::")
+        indices = find_indices(out) if operator in CHOOSING else None
+        if indices is None:
+            return out
+        number = len(self.choices)
+        if number < len(self.forced) and self.forced[number].indices.shape == indices.shape:
+            names = [argument.name for argument in func._schema.arguments]
+            arguments = dict(zip(names, args)) | kwargs
+            force_choice(out, indices, self.forced[number].indices, arguments)
+        self.choices.append(Choice(operator, self.modules[-1], indices.clone()))
+        return out
+
+    @contextmanager
+    def watch(self, model: nn.Module) -> Iterator[None]:
+        """Know in this context which of the model's modules runs."""
+
+        def enter(name: str, *_: Any) -> None:
+            self.modules.append(name)
+
+        def leave(*_: Any) -> None:
+            self.modules.pop()
+
+        with ExitStack() as stack:
+            for name, module in model.named_modules():
+                before = module.register_forward_pre_hook(partial(enter, name))
+                after = module.register_forward_hook(leave, always_call=True)
+                stack.callback(before.remove)
+                stack.callback(after.remove)
+            yield
+
+
+def find_indices(out: Any) -> Tensor | None:
+    """Return the indices among the results of an operator, or None where it has none."""
+    last = out[-1] if isinstance(out, tuple | list) else out
+    is_whole = isinstance(last, Tensor) and last.dtype == torch.int64
+    return last if is_whole else None
+
+
+def force_choice(out: Any, indices: Tensor, forced: Tensor, arguments: dict[str, Any]) -> None:
+    """Put other indices, and the values there, into the results of an operator."""
+    indices.copy_(forced)
+    if not isinstance(out, tuple | list):
+        return
+    values = out[0]
+    dim = arguments.get("dim", -1)
+    places = indices
+    if values.ndim < arguments["self"].ndim:  # `keepdim` is off
+        places = indices.unsqueeze(dim)
+    values.copy_(arguments["self"].gather(dim, places).view_as(values))
+
+
+def repeat_with_exact_choices(
+    adapter: Any, make_steps: Callable[[], Result]
+) -> tuple[Result, str] | None:
+    """Make steps with the choices that float32 makes; return their result, and which were others.
+
+    Returns None where rounding changes no choice, or cannot: the adapter's steps must be those of a
+    user's model that trains in a lower precision. `make_steps` begins with the first weights.
+    """
+    dtype = PRECISIONS.get(adapter.case.plan.precision)
+    if dtype is None or not adapter.case.stage.trains or adapter.trains_by_file():
+        return None
+    contexts = list(adapter.recipe.contexts)
+    adapter.recipe.contexts[:] = []  # among them is the one that rounds
+    try:
+        _, exact = record_choices(adapter, make_steps)
+    finally:
+        adapter.recipe.contexts[:] = contexts
+    _, rounded = record_choices(adapter, make_steps)
+    changed = find_most_changed(exact, rounded)
+    if changed is None:
+        return None
+    result, _ = record_choices(adapter, make_steps, exact)
+    place, count = changed
+    choice = exact[place]
+    total = choice.indices.numel()
+    description = (
+        f"{choice.operator} in {choice.module or 'the loss'} chooses other entries in {dtype} than "
+        f"in float32, {count} of {total} in one step ({count / total:.1%}), as where tokens are "
+        "routed to other experts"
+    )
+    return result, description
+
+
+def record_choices(
+    adapter: Any, make_steps: Callable[[], Result], forced: Sequence[Choice] = ()
+) -> tuple[Result, list[Choice]]:
+    """Make steps, uncompiled, and return their result and their choices."""
+    mode = ChoiceMode(forced)
+    with torch.compiler.set_stance("force_eager"), mode.watch(adapter.model), mode:
+        return make_steps(), mode.choices
+
+
+def find_most_changed(exact: list[Choice], rounded: list[Choice]) -> tuple[int, int] | None:
+    """Return the place of the choice of which most indices differ, and how many do.
+
+    Returns None where none differs, or where the two runs do not make the same choices.
+    """
+    shapes = [(choice.operator, choice.indices.shape) for choice in exact]
+    if shapes != [(choice.operator, choice.indices.shape) for choice in rounded]:
+        return None
+    counts = [one.count_changed(other) for one, other in zip(exact, rounded)]
+    if not any(counts):
+        return None
+    place = max(range(len(counts)), key=lambda number: counts[number])
+    return place, counts[place]
