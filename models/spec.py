@@ -334,6 +334,11 @@ class Workload:
         """Return how many steps an update takes: several where gradients are added up over them."""
         return 1
 
+    @property
+    def weight_types(self) -> str:
+        """Return the types of the weights in words where any has 16 bits or fewer, or ""."""
+        return ""
+
     def may_draw(self) -> bool:
         """Return whether a step may draw random numbers."""
         return False

@@ -25,6 +25,7 @@ from framebench.models.spec import USER_MODEL, Optimizer, Param, Preset, Unknown
 
 FOLDER_VARIABLE = "FRAMEBENCH_OWN"
 DEFAULT_OPTIMIZER = Optimizer("sgd", lr=0.01)  # where the file has none
+FULL_PRECISIONS = {"float32", "float64", "complex64", "complex128"}
 UNKNOWN_OPTIMIZER = Optimizer("own", lr=0.0)  # where it has: nothing is known of it
 
 
@@ -135,6 +136,14 @@ class UserWorkload(Workload):
             return "is for convolutions over inputs of four axes"
         return None
 
+    @property
+    def weight_types(self) -> str:
+        """Return the types of the file's weights in words, or "" if none is narrow.
+
+        Such weights are predicted in the types that the file gives them, and never measured.
+        """
+        return describe_types(self.facts.get("types", {}))
+
     def can_measure(self, plan: Any) -> bool:
         """Return whether a strategy is one for users' models."""
         return is_general(plan)
@@ -180,6 +189,20 @@ class UserWorkload(Workload):
     def folder(self) -> Path:
         """Return the folder with `own.json` and the references."""
         return Path(os.environ.get(FOLDER_VARIABLE, Path(__file__).parent))
+
+
+def describe_types(numbers: dict[str, int]) -> str:
+    """Return the types of weights in words, or "" if none has 16 bits or fewer.
+
+    `numbers` has how many numbers there are of each type.
+    """
+    if not numbers.keys() - FULL_PRECISIONS:
+        return ""
+    largest_first = sorted(numbers, key=lambda name: numbers[name], reverse=True)
+    if len(largest_first) == 1:
+        return largest_first[0]
+    total = sum(numbers.values())
+    return " and ".join(f"{name} ({numbers[name] / total:.0%})" for name in largest_first)
 
 
 def refuse_inputs(*_: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -88,7 +89,7 @@ def show_predictions(
 
     is_answered = any(planned.has_answer for planned in predictions)
     if as_json:
-        echo(json.dumps([planned.model_dump(mode="json") for planned in predictions], indent=1))
+        echo(json.dumps([list_fields(planned) for planned in predictions], indent=1))
     elif is_answered:
         table.tabulate_cases(predictions, device, wrong).terminal(out)
         if len(predictions) == 1 and predictions[0].outcome == "planned":
@@ -99,6 +100,13 @@ def show_predictions(
             say(line)
     if not is_answered or any(planned.outcome == "failed" for planned in predictions):
         raise typer.Exit(1)
+
+
+def list_fields(planned: Planned) -> dict[str, Any]:
+    """Return a prediction for programs, with the types of a file's weights that are narrow."""
+    fields: dict[str, Any] = planned.model_dump(mode="json")
+    types = Case.from_id(planned.case).spec.weight_types
+    return fields | {"weight_types": types} if types else fields
 
 
 def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:

@@ -33,6 +33,7 @@ from framebench.strategies.strategy import (
 DEFAULT_SIZE = "cpu"
 FULL_SIZE = "full"  # of a published model: what predictions for a target device are made of
 MOST_DECODED = 32
+AS_WRITTEN = "as-written"  # a file's baseline where its weights are not in float32
 WITHOUT_RANDOM = "/still"  # ends the key of values that were computed without random numbers
 BATCH = re.compile(r"b(?P<batch>[1-9][0-9]{0,6})(?:x(?P<ranks>[2-9]|[1-9][0-9]{1,3}))?")
 
@@ -98,6 +99,26 @@ class Case:
     def user_file(self) -> str:
         """Return the file of a user's model."""
         return str(self.spec.facts["file"])
+
+    @property
+    def strategy_label(self) -> str:
+        """Return the strategy as tables name it.
+
+        The baseline of a file whose weights have 16 bits or fewer is simulated as the file is
+        written: `fp32` would be wrong.
+        """
+        if self.spec.weight_types and self.strategy == self.stage.baseline == "fp32":
+            return AS_WRITTEN
+        return self.strategy
+
+    @property
+    def label(self) -> str:
+        """Return the case as tables name it, with the types of a file's weights that are narrow."""
+        types = self.spec.weight_types
+        if not types:
+            return self.id
+        as_labelled = self.id.replace(f"/{self.strategy}/", f"/{self.strategy_label}/")
+        return f"{as_labelled}, with weights in {types}"
 
     @property
     def stage(self) -> Scenario:

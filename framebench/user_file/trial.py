@@ -20,7 +20,7 @@ from framebench.engine.environments import Environment, Say
 from framebench.engine.runner import Options
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.models.spec import USER_MODEL, load_workload
-from framebench.models.user_model import FOLDER_VARIABLE
+from framebench.models.user_model import FOLDER_VARIABLE, describe_types
 from framebench.records.pins import REQUIREMENTS
 from framebench.strategies.registry import BASELINES
 from framebench.strategies.strategy import FRAMEWORKS
@@ -222,6 +222,9 @@ def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
             blocks = f"{blocks[:-1]}, which save most; the file's `blocks` may name {names})"
     shape = " x ".join(map(str, facts["input"]))
     parameters = f"{facts['parameters']:,} parameters"
+    types = describe_types(facts.get("types", {}))
+    if types:
+        parameters += f" in {types}"
     return (
         f"{model.file.name}: {parameters}, {blocks}, input {shape}, optimizer {facts['optimizer']}"
     )

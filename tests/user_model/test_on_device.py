@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from framebench.user_file import trial
 from tests.processes import framebench
+from tests.user_model.small_file import write_variant
 
 TORCH = """
 import torch
@@ -134,11 +136,14 @@ def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("frozen", "trained", "weights"),
-    [("bfloat16", "float32", 2 + 4 + 2), ("float32", "bfloat16", 4 + 2 + 2)],
+    ("frozen", "trained", "weights", "types"),
+    [
+        ("bfloat16", "float32", 2 + 4 + 2, "bfloat16 (50%) and float32 (50%)"),
+        ("float32", "bfloat16", 4 + 2 + 2, "float32 (50%) and bfloat16 (50%)"),
+    ],
 )
 def test_weights_are_predicted_in_the_types_that_the_file_gives_them(
-    frozen, trained, weights, tmp_path
+    frozen, trained, weights, types, tmp_path
 ):
     code = MIXED.replace("FROZEN", frozen).replace("TRAINED", trained)
     done = run_on_file("predict", code, tmp_path, "--json")
@@ -146,8 +151,30 @@ def test_weights_are_predicted_in_the_types_that_the_file_gives_them(
     (planned,) = json.loads(done.stdout)
     assert planned["outcome"] == "planned", planned["reason"]
     assert planned["parts"]["weights"] == weights * MIB
+    assert planned["weight_types"] == types
     # a gradient has the type of its weight
     assert planned["parts"]["gradients"] == (4 if trained == "float32" else 2) * MIB
+
+
+@pytest.mark.parametrize(
+    ("types", "label"),
+    [
+        ({"float32": 8}, "own/torch/train/fp32/b4/mine"),
+        ({}, "own/torch/train/fp32/b4/mine"),  # another framework
+        ({"bfloat16": 8}, "own/torch/train/as-written/b4/mine, with weights in bfloat16"),
+        (
+            {"float32": 1, "float16": 9},
+            "own/torch/train/as-written/b4/mine, with weights in float16 (90%) and float32 (10%)",
+        ),
+    ],
+)
+def test_a_label_says_in_which_types_a_file_is_simulated(types, label, tmp_path):
+    model = trial.inspect_file(write_variant(tmp_path), 4)
+    with trial.use_model(model) as folder:
+        facts = folder / "own.json"
+        facts.write_text(json.dumps(json.loads(facts.read_text()) | {"types": types}))
+        assert model.baseline.label == label
+        assert model.make_case("foreach").strategy_label == "foreach"
 
 
 @pytest.mark.all_cases

@@ -7,6 +7,7 @@ lists these modules of a model.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache, partial
 from typing import Any, cast
@@ -23,7 +24,7 @@ from framebench.adapters.torch.known_faults import (
     explain_wrong_gradients as explain_wrong_gradients,
 )
 from framebench.adapters.torch.known_faults import list_names
-from framebench.adapters.torch.observe import list_plain_tensors
+from framebench.adapters.torch.observe import list_plain_tensors, name_dtype
 from framebench.adapters.torch.user_optimizer import (
     CombinedOptimizer,
     asks_for_closure,
@@ -174,7 +175,7 @@ def check_measurable(model: nn.Module) -> None:
     """
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_floating_point() and tensor.itemsize < FLOAT32_BYTES:
-            dtype = str(tensor.dtype).removeprefix("torch.")
+            dtype = name_dtype(tensor.dtype)
             raise user().fault(
                 "model",
                 f"{name} is {dtype}, and what is measured computes in float32: return "
@@ -451,8 +452,17 @@ def describe_weights(model: nn.Module) -> dict[str, Any]:
         "params": numbers,
         "tied": sorted(with_tied.keys() - parameters.keys()),
         "parameters": _count_weights(model),
+        "types": count_types(model),
         "complex": [name for name, p in parameters.items() if p.is_complex()],
     }
+
+
+def count_types(model: nn.Module) -> dict[str, int]:
+    """Return how many numbers the weights have of each type, such as `bfloat16`."""
+    numbers: Counter[str] = Counter()
+    for p in model.parameters():
+        numbers[name_dtype(p.dtype)] += p.numel()
+    return dict(numbers)
 
 
 def is_compiled(module: nn.Module) -> bool:

@@ -116,10 +116,10 @@ def predict(
                 model = trial.inspect_file(Path(case), batch, scenario=scenario)
                 on_device.predict_file(model, named, device, results, env, as_json)
                 return
-            predictions = predict_file(Path(case), scenario, named, batch, budget, env)
+            predictions, labels = predict_file(Path(case), scenario, named, batch, budget, env)
         except Fault as error:
             fail(str(error), 2)
-        show(predictions, as_json)
+        show(predictions, as_json, labels)
     elif device is not None:
         selector = over_ranks(case, ranks).id if ranks else case
         predict_on_device(selector, device, results, as_json, again)
@@ -131,9 +131,15 @@ def predict(
 
 
 def show(
-    predictions: Mapping[str, Sequence[PeakPrediction]], as_json: bool, is_one: bool = False
+    predictions: Mapping[str, Sequence[PeakPrediction]],
+    as_json: bool,
+    labels: Mapping[str, str] | None = None,
+    is_one: bool = False,
 ) -> None:
-    """Print the predictions by case, a line for each method, and the case's needs."""
+    """Print the predictions by case, a line for each method, and the case's needs.
+
+    `labels` has the names of cases that are printed in another way than as they are.
+    """
     if as_json:
         answers = []
         for name, of_case in predictions.items():
@@ -145,7 +151,7 @@ def show(
     from framebench.analysis.rendering import format_mib
 
     for name, of_case in predictions.items():
-        echo(name)
+        echo((labels or {}).get(name, name))
         for prediction in of_case:
             peak = "-"
             if prediction.bytes is not None:
@@ -171,21 +177,23 @@ def predict_file(
     batch: int,
     budget: int | None,
     env: str | None,
-) -> dict[str, list[PeakPrediction]]:
-    """Predict a user's own model by fake tensors, and return the predictions by case.
+) -> tuple[dict[str, list[PeakPrediction]], dict[str, str]]:
+    """Predict a user's own model by fake tensors, and return predictions and labels by case.
 
     Within a budget it is also run, under that limit. Raises Fault.
     """
     predictions = {}
+    labels = {}
     with open_shapes(file, scenario, strategies, batch, env) as (cases, left_out, environment):
         for case in cases:
-            say(f"{case.id}: running on tensors without numbers, seconds to minutes")
+            labels[case.id] = case.label
+            say(f"{case.label}: running on tensors without numbers, seconds to minutes")
             predictions[case.id] = [predict_by_fake_tensors(case, environment)]
             if budget:
                 predictions[case.id].append(try_under_limit(case, budget, environment))
     for name, why in left_out.items():
         say(f"left out: {name}: {why}")
-    return predictions
+    return predictions, labels
 
 
 def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPrediction]:
@@ -242,7 +250,9 @@ def predict_by_fake_tensors(case: Case, environment: Environment | None = None) 
     )
     if "fault" in answer:
         raise Fault(answer["fault"])
-    note = f"torch {environment.version}, eager, as on a CPU; no kernel's workspace"
+    types = case.spec.weight_types
+    in_types = f"; weights in {types}, as the file has them" if types else ""
+    note = f"torch {environment.version}, eager, as on a CPU{in_types}; no kernel's workspace"
     return PeakPrediction("fake tensors", "predicted", answer["predicted"], note)
 
 

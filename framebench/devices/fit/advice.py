@@ -312,7 +312,7 @@ def write_sentence(
     for assessment in same or predicted:
         best.setdefault(TITLES[assessment.case.framework], assessment)
     for title, assessment in best.items():
-        strategy = assessment.case.strategy
+        strategy = assessment.case.strategy_label
         if not same:
             strategy += " (other mathematics)"
         if fitting and batch is None:
@@ -333,14 +333,16 @@ def describe_ties(best: FitAssessment, others: Iterable[FitAssessment]) -> str:
     for other in others:
         is_tie = other.fits and other.batch == best.batch
         if other is not best and is_tie and other.case.framework == best.case.framework:
-            ties.append(other.case.strategy)
+            ties.append(other.case.strategy_label)
     return f", and as large a one with {', '.join(ties)}" if ties else ""
 
 
 def describe_model(case: Case) -> str:
     """Return workload, scenario and size in words."""
     if case.workload == USER_MODEL:
-        return f"{case.size} {case.scenario}"
+        types = case.spec.weight_types
+        in_types = f" with weights in {types}" if types else ""
+        return f"{case.size} {case.scenario}{in_types}"
     over = f", over {case.ranks} devices" if case.ranks > 1 else ""
     return f"{case.workload} {case.scenario}, size {case.size}{over}"
 
@@ -387,7 +389,7 @@ def make_table(
             wrong_strategies.setdefault(wrong[case], []).append(case.strategy)
         notes += list_notes(assessment, options)
         if assessment.needs is None:
-            reasons[f"{case.framework} {case.strategy}"] = assessment.answer
+            reasons[f"{case.framework} {case.strategy_label}"] = assessment.answer
             continue
         rows.append(
             (
@@ -424,7 +426,7 @@ def make_table(
 
 def name_strategy(case: Case, is_wrong: bool) -> str:
     """Return the strategy, with a warning where it is not to be taken for its baseline."""
-    name = case.strategy
+    name = case.strategy_label
     if is_wrong:
         name += " (found wrong)"
     if not case.same_mathematics:
@@ -494,4 +496,5 @@ def list_offers(
         "context_bytes": {"least": least, "most": most},
         "offers": offers,
         "left_out": dict(left_out),
+        "weight_types": first.case.spec.weight_types or None,  # of a user's file, if narrow
     }

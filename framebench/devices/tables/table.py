@@ -119,7 +119,7 @@ def tabulate_cases(
         if planned.has_answer:
             rows.append(
                 (
-                    planned.case,
+                    parse_case(planned.case).label,
                     format_mib(planned.parts.get("allocated")),
                     describe_reserved(planned),
                     format_needs(find_needs(planned)),
@@ -128,7 +128,7 @@ def tabulate_cases(
                 )
             )
         else:
-            unplanned[planned.case] = planned.reason or planned.outcome
+            unplanned[parse_case(planned.case).label] = planned.reason or planned.outcome
         if planned.missing:
             release = f"{planned.framework} {planned.framework_version}"
             missing[f"not in the peaks of {release}: {'; '.join(planned.missing)}"] = None
@@ -221,7 +221,7 @@ def tabulate_parts(planned: Planned, device: Device) -> Table:
         if planned.parts.get(name):
             notes.append(f"{name}: {format_mib(planned.parts[name], FINE)} MiB, {meaning}")
     return Table.of_text(
-        f"What {planned.case} is made of on one {device.title}",
+        f"What {parse_case(planned.case).label} is made of on one {device.title}",
         f"Not measured: {planned.source}, {planned.compiler or planned.framework_version}. The "
         "parts at the peak with their shares, then what most of it is for. Of buffers that share a "
         "place the largest is named. Each name: docs/explain.md.",
