@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import psutil
 import pytest
 
 from framebench.cli.__main__ import main
@@ -220,6 +221,24 @@ def start_server(
     )
     atexit.register(server.communicate)  # the end of its orders is its end
     return server
+
+
+def list_processes(program: Path | None = None, **variables: str) -> list[psutil.Process]:
+    """Return the running processes that have a program in their command, or one of the variables.
+
+    Those that have ended, and that a parent has yet to ask how, are left out.
+    """
+    found = []
+    for process in psutil.process_iter():
+        try:
+            is_meant = not variables.items().isdisjoint(process.environ().items())
+            if program is not None and str(program) in process.cmdline():
+                is_meant = True
+            if is_meant and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:  # it has ended in the meantime
+            continue
+    return found
 
 
 def write_script(file: Path, text: str) -> Path:

@@ -56,13 +56,13 @@ def test_a_run_stores_records_and_shows_their_numbers(clone):
     assert record.provenance.machine == "test"
     assert record.provenance.command.startswith("asv run ")
 
-    parameters = "checkpoint", 4  # strategy and batch
-    peak = clone.values("jittor", f"{CLASS}.track_peak_memory")[parameters]
-    own_peak = clone.values("jittor", f"{CLASS}.track_own_counter_peak")[parameters]
-    step_time = clone.values("jittor", f"{CLASS}.track_step_time")[parameters]
+    def read_value(metric):
+        return clone.values("jittor", f"{CLASS}.{metric}")["checkpoint", 4]
+
+    peak = read_value("track_peak_memory")
     assert peak == record.peaks["host.rss"] / 2**20, "by the instrument that all frameworks share"
-    assert own_peak == record.peaks["allocator.in_use"] / 2**20
-    assert step_time == record.step_time_s
+    assert read_value("track_own_counter_peak") == record.peaks["allocator.in_use"] / 2**20
+    assert read_value("track_step_time") == record.step_time_s
 
     assert f"{peak:.1f} MiB (host.rss)" in done.stdout, "when the case is done"
     assert f"{peak:.1f}MiB" in done.stdout, "in asv's table"

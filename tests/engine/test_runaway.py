@@ -26,7 +26,7 @@ from framebench.engine.environments import Environment, SetupError
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.records.provenance import ROOT
 from tests.callbacks import ignore
-from tests.processes import framebench
+from tests.processes import framebench, list_processes
 
 RESULT = json.dumps({"result": {"done": True}})
 MARKER = "FRAMEBENCH_TEST_RUNAWAY"  # what a test's processes are known by
@@ -128,16 +128,7 @@ def run_worker(environment: Environment, module: str, variables: dict[str, str])
 
 def list_left(folder: Path) -> list[psutil.Process]:
     """Return the processes that a program in this folder has left."""
-    left = []
-    for process in psutil.process_iter():
-        try:
-            is_left = process.environ().get(MARKER) == str(folder)
-            is_left = is_left or str(folder / "program.py") in process.cmdline()
-            if is_left and process.status() != psutil.STATUS_ZOMBIE:
-                left.append(process)
-        except psutil.Error:  # it has ended in the meantime
-            continue
-    return left
+    return list_processes(folder / "program.py", **{MARKER: str(folder)})
 
 
 @pytest.mark.parametrize(("how", "end", "status"), LEFT_BY_WORKER.values(), ids=LEFT_BY_WORKER)
@@ -177,21 +168,32 @@ def test_a_module_without_an_answer_is_named(printed, tmp_path):
         environments.ask_module(environment, "module")
 
 
-def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path):
-    """The mark in it says whose it is, while others run."""
-    program = f"{DAEMON}\nsleep_in_child()\nprint('{RESULT}', flush=True)\ntime.sleep(600)\n"
+def start_two(program: str, other: str, folder: Path, marked: bool) -> tuple[Worker, Worker]:
+    """Start workers that run these programs in the folders `one` and `other`.
+
+    Return them when each has told its result, and goes on. Marked ones have MARKER.
+    """
     workers = []
-    for name in ("one", "other"):
-        folder = tmp_path / name
-        folder.mkdir()
-        environment = make_environment(program, folder)
-        workers.append(Worker(environment, "worker", {}, {MARKER: str(folder)}))
+    for name, code in (("one", program), ("other", other)):
+        own_folder = folder / name
+        own_folder.mkdir()
+        environment = make_environment(f"{code}\n{RESULT_AND_END}\ntime.sleep(600)\n", own_folder)
+        variables = {MARKER: str(own_folder)} if marked else {}
+        workers.append(Worker(environment, "worker", {}, variables))
     for worker in workers:
         assert worker.receive(ignore, 60.0)
-    workers[0].kill()
+    first, second = workers
+    return first, second
+
+
+def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path):
+    """The mark in it says whose it is, while others run."""
+    program = f"{DAEMON}\nsleep_in_child()"
+    one, other = start_two(program, program, tmp_path, marked=True)
+    one.kill()
     assert list_left(tmp_path / "one") == []
     assert len(list_left(tmp_path / "other")) == 2
-    workers[1].kill()
+    other.kill()
     assert list_left(tmp_path / "other") == []
 
 
@@ -200,41 +202,26 @@ def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path):
 
     The first worker ends; its own daemon, and the other worker with its daemon, go on.
     """
-    for name in ("one", "other"):
-        (tmp_path / name).mkdir()
-    end = f"print('{RESULT}', flush=True)\ntime.sleep(600)\n"
-    program = f"{DAEMON_WITHOUT_ENVIRONMENT}\nsleep_in_child()\n{end}"
-    workers = []
-    for name in ("one", "other"):
-        environment = make_environment(program, tmp_path / name)
-        workers.append(Worker(environment, "worker", {}, {}))
-    for worker in workers:
-        assert worker.receive(ignore, 60.0)
-    workers[0].kill()
+    program = f"{DAEMON_WITHOUT_ENVIRONMENT}\nsleep_in_child()"
+    one, other = start_two(program, program, tmp_path, marked=False)
+    one.kill()
     assert len(list_left(tmp_path / "one")) == 1, "the orphan"
     assert len(list_left(tmp_path / "other")) == 2, "the other worker and its daemon"
-    workers[1].kill()
+    other.kill()
     assert list_left(tmp_path / "one") == list_left(tmp_path / "other") == []
 
 
 def test_a_process_without_its_environment_ends_with_its_group_while_others_run(tmp_path):
     """It has no mark, and is no orphan that may be killed yet: its group tells whose it is."""
-    end = f"print('{RESULT}', flush=True)\ntime.sleep(600)\n"
-    workers = []
-    for name, program in (("one", f"{IN_GROUP}\nsleep_in_child()\n{end}"), ("other", end)):
-        folder = tmp_path / name
-        folder.mkdir()
-        workers.append(Worker(make_environment(program, folder), "worker", {}, {}))
+    one, other = start_two(f"{IN_GROUP}\nsleep_in_child()", "", tmp_path, marked=False)
     try:
-        for worker in workers:
-            assert worker.receive(ignore, 60.0)
         assert len(list_left(tmp_path / "one")) == 2
-        workers[0].kill()
+        one.kill()
         assert list_left(tmp_path / "one") == []
         assert len(list_left(tmp_path / "other")) == 1
     finally:
-        for worker in workers:
-            worker.kill()
+        one.kill()
+        other.kill()
 
 
 def wait_for_worker(environment: Environment, limit_s: float) -> None:
@@ -398,15 +385,6 @@ def test_the_log_has_the_lines_printed_last(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["5", "null", "[]", "[" * 100_000, "{}", '"phase"', "NaN"], ids=lambda line: line[:8]
-)
-def test_a_line_that_is_not_a_message_crashes_the_worker(line, tmp_path):
-    outcome = run_program(f"print('{line}', flush=True)\n", tmp_path)
-    assert outcome.status == "crashed"
-    assert "not a message" in (outcome.reason or "")
-
-
-@pytest.mark.parametrize(
     ("command", "limit"),
     [
         ("run CASE", "1e300"),
@@ -451,31 +429,38 @@ def test_a_worker_that_prints_lines_without_end_is_ended(first, printed, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "message",
+    "line",
     [
-        {"phase": 5},
-        {"phase": ["x"]},
-        {"measured": None},
-        {"result": 5},
-        {"result": []},
-        {"error": "wrong"},
-        {"error": {}},
-        {"error": {"type": "ValueError", "message": None, "oom": False}},
-        {"error": {"type": "ValueError", "message": "wrong", "oom": "yes"}},
-        {"report": {"first": 0}},
-        {"ready": {"step_s": "0.1", "verification": {}, "queues": False}},
-        {"ready": {"step_s": 0.0, "verification": {}, "queues": False}},
-        {"turn": {}},
-        {"turn": {"wall_s": float("nan")}},
-        {"turn": {"wall_s": -1.0}},
-        {"synced": True},
-        {"flop": "many"},
-        {"unknown": 1},
+        "5",
+        "null",
+        "[]",
+        "[" * 100_000,
+        "{}",
+        '"phase"',
+        "NaN",
+        '{"phase": 5}',
+        '{"phase": ["x"]}',
+        '{"measured": null}',
+        '{"result": 5}',
+        '{"result": []}',
+        '{"error": "wrong"}',
+        '{"error": {}}',
+        '{"error": {"type": "ValueError", "message": null, "oom": false}}',
+        '{"error": {"type": "ValueError", "message": "wrong", "oom": "yes"}}',
+        '{"report": {"first": 0}}',
+        '{"ready": {"step_s": "0.1", "verification": {}, "queues": false}}',
+        '{"ready": {"step_s": 0.0, "verification": {}, "queues": false}}',
+        '{"turn": {}}',
+        '{"turn": {"wall_s": NaN}}',
+        '{"turn": {"wall_s": -1.0}}',
+        '{"synced": true}',
+        '{"flop": "many"}',
+        '{"unknown": 1}',
     ],
-    ids=json.dumps,
+    ids=lambda line: line[:80],
 )
-def test_a_message_of_another_form_is_an_error_of_the_worker(message, tmp_path):
-    outcome = run_program(f"print({json.dumps(message)!r}, flush=True)\n", tmp_path)
+def test_a_line_that_is_no_message_is_an_error_of_the_worker(line, tmp_path):
+    outcome = run_program(f"print({line!r}, flush=True)\n", tmp_path)
     assert outcome.status == "crashed"
     assert "not a message" in str(outcome.reason)
 

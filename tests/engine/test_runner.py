@@ -7,7 +7,6 @@ from itertools import count
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-import psutil
 import pytest
 
 from framebench.engine import blocks, runner, supervisor
@@ -21,6 +20,7 @@ from framebench.suite.result import Verification
 from tests import fake_records
 from tests.callbacks import ignore
 from tests.engine.fake_blocks import read_cores
+from tests.processes import list_processes
 from tests.single_case import measure_alone
 
 CASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
@@ -80,17 +80,7 @@ def test_failures_are_classified(failure, status, named, fake_worker, results, m
     assert (record.status, record.peaks, record.step_s) == (status, {}, [])
     assert named in record.reason
     assert list(store.read_all(results)) == [record]
-    for process in psutil.process_iter():
-        assert not was_started_here(process, str(results))
-
-
-def was_started_here(process: psutil.Process, results: str) -> bool:
-    """Return whether this test started a worker, and not one that runs at the same time."""
-    try:
-        is_worker = "failing_worker.py" in " ".join(process.cmdline())
-        return is_worker and process.environ().get("FAKE_WORKER_RESULTS") == results
-    except psutil.Error:
-        return False
+    assert list_processes(FAKE_WORKER_RESULTS=str(results)) == []
 
 
 @pytest.mark.parametrize(

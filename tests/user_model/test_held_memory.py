@@ -34,20 +34,30 @@ REPORTED = {
 @pytest.fixture(scope="module")
 def measured_files(request, tmp_path_factory, environment) -> dict[str, Any]:
     """Return both peaks of each file that is asked for, and what is named."""
-    folder, packages = tmp_path_factory.mktemp("held"), tmp_path_factory.mktemp("packages")
-    (packages / "tiny_kernels.py").write_text(CONTENT["library"])
-    buffered = {f"a library with {size} MiB of buffers" for size in BUFFERS}
+    files = tmp_path_factory.mktemp("held")
+    buffered = [name_buffered(size) for size in BUFFERS]
     for name in {"nothing", *buffered, *list_requested(request)}:
-        (folder / name).mkdir()
-        (folder / name / "beside.py").write_text("import torch\nTABLE = torch.ones(6, 2**20)\n")
-        file = folder / name / "mine.py"
-        if name in REPORTED:
-            shutil.copy(HERE / "cases" / f"{name}.py", file)
-        else:
-            file.write_text(f"{CONTENT['beginning']}\n{HELD[name]['code']}")
+        write_file(name, files / name)
+    packages = tmp_path_factory.mktemp("packages")
+    (packages / "tiny_kernels.py").write_text(CONTENT["library"])
     program = HERE / "programs" / "measure_peaks.py"
-    arguments = (str(folder), str(packages))
+    arguments = (str(files), str(packages))
     return run_inside(environment["torch"], program, *arguments, variables=MALLOC_ENV)
+
+
+def write_file(name: str, folder: Path) -> None:
+    """Write a user's file into a new folder, with a module next to it that holds a table."""
+    folder.mkdir()
+    (folder / "beside.py").write_text("import torch\nTABLE = torch.ones(6, 2**20)\n")
+    if name in REPORTED:
+        shutil.copy(HERE / "cases" / f"{name}.py", folder / "mine.py")
+    else:
+        (folder / "mine.py").write_text(f"{CONTENT['beginning']}\n{HELD[name]['code']}")
+
+
+def name_buffered(mib: int) -> str:
+    """Return the name of the file whose library has buffers of this size."""
+    return f"a library with {mib} MiB of buffers"
 
 
 def subtract_overhead(name: str, measured_files: dict[str, Any]) -> int:
@@ -98,7 +108,7 @@ def test_peaks_of_reported_models_agree_with_a_plain_loop(name, measured_files):
 @pytest.mark.parametrize("size", BUFFERS)
 def test_library_buffers_are_reported_apart_from_the_peak(size, measured_files):
     without = measured_files["nothing"]["reported"]
-    buffered = measured_files[f"a library with {size} MiB of buffers"]["reported"]
+    buffered = measured_files[name_buffered(size)]["reported"]
     assert buffered["peak"] == pytest.approx(without["peak"], abs=MIB)
     assert buffered["libraries"] - without["libraries"] == pytest.approx(size * MIB, abs=0.5 * MIB)
 

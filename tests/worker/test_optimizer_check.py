@@ -61,9 +61,10 @@ class NumpyAdapter:
         beta1, beta2 = settings.betas
         self.first = beta1 * self.first + (1 - beta1) * gradient
         self.second = beta2 * self.second + (1 - beta2) * gradient**2
-        unbiased_first = self.first / (1 - beta1**self.steps)
-        unbiased_second = self.second / (1 - beta2**self.steps)
-        direction = unbiased_first / (np.sqrt(unbiased_second) + settings.eps)
+        # without the bias of moments that began at zero
+        first = self.first / (1 - beta1**self.steps)
+        second = self.second / (1 - beta2**self.steps)
+        direction = first / (np.sqrt(second) + settings.eps)
         decay = settings.weight_decay * self.weight
         self.weight -= settings.lr * (direction + decay)
 

@@ -110,6 +110,7 @@ def test_more_repetitions_widen_the_tolerances(step_s, repetitions, monkeypatch)
     first = tolerances.observe_steps(steps.adapter)
     assert steps.seeds == list(range(repetitions))
     assert first.tolerances.of_value("loss_0") == PERTURBATION["fp32"]
+
     more = tolerances.observe_more(steps.adapter, first)
     assert steps.seeds == list(range(RUNS_BEFORE_WRONG))
     assert len(more.seconds) == RUNS_BEFORE_WRONG + 2, "of all steps, the first of which compiles"
@@ -137,15 +138,18 @@ def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation):
     plain = CASE.weights
     perturbed = PerturbedCase.of_case(CASE, 0, perturbation).weights
     assert plain.keys() == perturbed.keys()
-    shares = [(perturbed[name] / plain[name].astype(float) - 1).ravel() for name in plain]
-    off = np.concatenate(shares)
-    largest = np.abs(off).max()
-    float32_roundoff = 2.0**-24
-    # weights that are perturbed by less than that are float64
-    roundoff = float32_roundoff if perturbation > float32_roundoff else 0.0
-    assert 0.5 * perturbation < largest < 1.01 * perturbation + roundoff
+    shares_by_weight = []
+    for name, weight in plain.items():
+        share = perturbed[name] / weight.astype(float) - 1
+        shares_by_weight.append(share.ravel())
+    shares = np.concatenate(shares_by_weight)
+
+    roundoff = 2.0**-24  # of float32
+    if perturbation < roundoff:
+        roundoff = 0.0  # such weights are float64
+    assert 0.5 * perturbation < np.abs(shares).max() < 1.01 * perturbation + roundoff
     # shares are uniform between -perturbation and perturbation
-    assert np.std(off) == pytest.approx(perturbation / 3**0.5, rel=0.05)
+    assert np.std(shares) == pytest.approx(perturbation / 3**0.5, rel=0.05)
 
 
 def test_another_seed_perturbs_differently():

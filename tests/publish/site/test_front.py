@@ -113,13 +113,17 @@ def test_a_question_is_kept_in_the_url(lab):
 @pytest.mark.parametrize("width", [1280, PHONE_WIDTH])
 def test_a_mark_shows_its_numbers_and_links_to_its_case(lab, width):
     lab.set_viewport_size({"width": width, "height": PHONE_HEIGHT})
-    box = lab.locator("#said").bounding_box()
-    assert box["y"] + box["height"] <= PHONE_HEIGHT, "the answer is seen without scrolling"
+    answer = lab.locator("#said").bounding_box()
+    assert answer["y"] + answer["height"] <= PHONE_HEIGHT, "the answer is seen without scrolling"
+
     marks = lab.locator("#chart svg path[aria-label^='PyTorch']")
     marks.first.wait_for()
-    boxes = [mark.bounding_box() for mark in marks.all()]
-    assert len(boxes) == 3, "those that were timed"
-    assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
+    assert marks.count() == 3, "those that were timed"
+    for mark in marks.all():
+        box = mark.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+
     mark = lab.locator("#chart svg path[aria-label^='PyTorch, checkpoint: needs 105 MiB']")
     assert "; 50% of what fp32 needs; peak 100 MiB; " in mark.get_attribute("aria-label")
     mark.click()
