@@ -158,7 +158,8 @@ def compute_missing(
 
     Return the outcomes of all cases by id. Cases of a user's model are compared with their
     `baseline`, which each process computes. If a process dies, the case that it was at is returned
-    as not computed, with the reason, and another process computes the remaining ones.
+    as not computed, with the reason, and another process computes the remaining ones. Raises
+    OSError if an outcome could not be written: nobody would know that the case is wrong.
     """
     outcomes = read_lines(file)
     # not written into the file: a process may die of something that does not happen again
@@ -170,6 +171,10 @@ def compute_missing(
         batches = split(missing, processes)
         ends = run_workers(file, batches, environment, options, on_phase, baseline)
         outcomes = read_lines(file)
+        for end in ends:
+            errno = end.answer.get("errno")
+            if errno is not None:
+                raise OSError(errno, os.strerror(errno), str(file))
         for batch, end in zip(batches, ends, strict=True):
             lost = [case for case in batch if case.id not in outcomes]
             if lost:  # the process died at the first of these and never began the others

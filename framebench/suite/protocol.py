@@ -119,6 +119,12 @@ class Failure(TypedDict):
     over_budget: NotRequired[bool]  # the case's steps would take longer than they may
 
 
+class ChecksResult(TypedDict, total=False):
+    """The result of a process that checks mathematics in float64."""
+
+    errno: int  # of the system, why an outcome could not be written, as on a full disk
+
+
 class Message(TypedDict, total=False):
     """A line of a worker: one of these."""
 

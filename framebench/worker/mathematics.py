@@ -35,7 +35,7 @@ from framebench.instruments import limits
 from framebench.models.spec import USER_MODEL
 from framebench.records.lines import append_lines
 from framebench.suite.case import Case
-from framebench.suite.protocol import Reference
+from framebench.suite.protocol import ChecksResult, Reference
 from framebench.suite.result import Mathematics, to_json
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import measure_max_error
@@ -242,7 +242,7 @@ def list_errors(
     return errors
 
 
-def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
+def check_all(orders: dict[str, Any], emit: Emit) -> ChecksResult:
     """Check the cases one after the other, and append a line of JSON to the file for each.
 
     The cases of a user's model are compared with their baseline, which the orders then name. If
@@ -257,7 +257,10 @@ def check_all(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:
         emit({"phase": f"mathematics in float64, {number} of {len(names)}"})
         case = Case.from_id(name) if baseline else parse(name)
         outcome = check_in_float64(case, baseline)
-        append_lines([json.dumps({name: to_json(outcome)})], file)
+        try:
+            append_lines([json.dumps({name: to_json(outcome)})], file)
+        except OSError as error:  # no fault of the case, which would count as not computed
+            return {"errno": error.errno or 0}
         emit({"checked": name})
     return {}
 

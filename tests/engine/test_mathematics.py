@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import time
 from dataclasses import replace
@@ -38,6 +39,7 @@ class FakeWorker:
 
     started: ClassVar[list[list[str]]] = []
     deadly: ClassVar[set[str]] = set()
+    errno: ClassVar[int | None] = None  # why it cannot write
 
     def __init__(self, environment: Environment, module: str, orders: Any, variables: Any) -> None:
         self.orders = orders
@@ -48,6 +50,8 @@ class FakeWorker:
         for name in self.orders["cases"]:
             if name in self.deadly:
                 return Outcome("crashed", "ended by SIGSEGV")
+            if self.errno is not None:
+                return Outcome(answer={"errno": self.errno})
             with open(self.orders["file"], "a") as file:
                 file.write(json.dumps({name: to_json(replace(RIGHT, case=name))}) + "\n")
         return Outcome()
@@ -63,6 +67,7 @@ def fake_worker(tmp_path, monkeypatch) -> type[FakeWorker]:
     monkeypatch.setattr(Options, "list_cores", Mock(return_value=(0, 1)))
     FakeWorker.started = []
     FakeWorker.deadly = set()
+    FakeWorker.errno = None
     return FakeWorker
 
 
@@ -138,6 +143,13 @@ def test_case_whose_process_dies_is_not_computed_and_the_others_are(fake_worker)
     assert outcomes[CHECKPOINT].reason == "the step does not run in float64: ended by SIGSEGV"
     fake_worker.deadly = set()
     assert check_cases()[CHECKPOINT].computed, "it is tried again in the next run"
+
+
+def test_an_outcome_that_cannot_be_written_is_not_passed_over(fake_worker):
+    """Otherwise a wrong strategy would be measured on a machine whose disk is full."""
+    fake_worker.errno = errno.ENOSPC
+    with pytest.raises(OSError, match=r"No space left on device: '.*/mathematics/torch-1-"):
+        check_cases()
 
 
 def test_line_behind_one_that_was_cut_off_is_left_out(tmp_path):

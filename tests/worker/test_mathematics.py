@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,20 @@ from unittest.mock import Mock
 import pytest
 
 from framebench.models.spec import list_workloads, load_workload
+from framebench.suite.result import Mathematics
 from framebench.suite.selectors import parse
 from framebench.worker import mathematics
 from framebench.worker.mathematics import TOLERANCE, compare, explain_uncheckable, make_uncomputed
 from framebench.worker.observe import Observed
 from framebench.worker.tolerances import derive_tolerances
 from framebench.worker.verification import find_reference
+from tests.callbacks import ignore
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "mathematics_planted.py"
 ALIVE = Path(__file__).parent / "programs" / "mathematics_alive.py"
 TRAIN = parse("transformer/torch/train/fp32/b4/tiny")
+RIGHT = Mathematics(TRAIN.id, computed=True, passed=True)
 
 
 def observe_right() -> Observed:
@@ -169,3 +173,10 @@ def test_baselines_of_the_measured_size_are_right_too(framework, environment):
     for outcome in outcomes.values():
         assert outcome["computed"], outcome
         assert outcome["passed"], outcome
+
+
+def test_the_parent_is_told_that_an_outcome_cannot_be_written(tmp_path, monkeypatch):
+    """Here a folder has the name of the file, and the step is not computed."""
+    monkeypatch.setattr(mathematics, "check_in_float64", lambda case, baseline: RIGHT)
+    orders = {"file": str(tmp_path), "cases": [TRAIN.id]}
+    assert mathematics.check_all(orders, ignore) == {"errno": errno.EISDIR}
