@@ -24,6 +24,10 @@ UPGRADED := zen4-2core
 .PHONY: setup bench bench-gpu environments test test-all test-control test-site test-slurm mutants lint style project site report notebooks jupyter clean
 
 setup: $(READY)
+	@echo "framebench is installed in $(VENV), without a framework. Next:"
+	@echo "  source $(BIN)/activate"
+	@echo "  framebench answer          # from published records: what training needs, and what saves most of it"
+	@echo "  framebench setup torch     # PyTorch, to measure here; or make bench: all three, and a first comparison"
 
 $(MEASURES): requirements/control.txt pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from framebench.analysis.frames import read_ratios
-from framebench.analysis.needs import format_whole_needs
+from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import ESSENTIAL, Table, TableColumn, read_columns
 from framebench.analysis.statistics import Ratio
 from framebench.analysis.tables import (
@@ -26,7 +26,7 @@ NOTED_CHANGE = 0.05
 STRATEGY_COLUMNS = ["framework", "strategy"]
 QUANTITIES = read_columns("batches")
 # quantities of the table that stands among prose
-SHORT_QUANTITIES = read_columns("batches, in short", needs_bytes=format_whole_needs)
+SHORT_QUANTITIES = read_columns("batches, in short", needs_bytes=format_needs)
 
 
 def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:

@@ -74,6 +74,7 @@ class Row:
     step_bytes: int | None
     step_instrument: str | None
     kept_bytes: int | None
+    kept_lender: str | None
     needs_bytes: int | None
     needs_ratio: float | None
     cold_peak_bytes: int | None
@@ -101,6 +102,7 @@ class Row:
     framework_version: str | None
     calibration: str
     commit: str | None
+    commits: str | None
     dirty: bool | None
     protocol: int
     session: str
@@ -295,6 +297,7 @@ def make_row(
         step_bytes=record.peaks.get(record.step_instrument or ""),
         step_instrument=record.step_instrument,
         kept_bytes=find_kept_bytes_of_case(measured, searches),
+        kept_lender=find_kept_lender(measured, searches),
         needs_bytes=needs,
         needs_ratio=needs_ratio,
         cold_peak_bytes=record.cold_peaks.get(instrument),
@@ -322,6 +325,7 @@ def make_row(
         framework_version=newest.framework_version,
         calibration=describe_calibration(origin.calibration),
         commit=origin.commit,
+        commits=list_commits(measured),
         dirty=origin.dirty,
         protocol=origin.protocol,
         session=origin.session,
@@ -344,6 +348,15 @@ def make_row(
         torch_ratio_low=to_torch.low,
         torch_ratio_high=to_torch.high,
     )
+
+
+def list_commits(measured: AnyMeasured) -> str | None:
+    """Return the commits of all records of a row in order, with spaces, or None without any."""
+    commits = set()
+    for record in (measured.newest, measured.record, *measured.timed):
+        if record.provenance.commit:
+            commits.add(record.provenance.commit)
+    return " ".join(sorted(commits)) or None
 
 
 def find_first_step(measured: AnyMeasured) -> float | None:
@@ -436,6 +449,14 @@ def find_kept_bytes_of_case(measured: AnyMeasured, searches: Searches) -> int | 
     peak = record.peaks.get(record.step_instrument)
     process_bytes = record.peaks.get(record.shared_instrument or "")
     return find_kept_bytes(record.parsed, record.step_instrument, peak, process_bytes, searches)
+
+
+def find_kept_lender(measured: AnyMeasured, searches: Searches) -> str | None:
+    """Return the machines whose published searches say what the case's process keeps, or None."""
+    record = measured.record
+    if record.step_instrument != "host.rss":
+        return None
+    return searches.name_lender(record.parsed)
 
 
 def find_needs(measured: AnyMeasured, searches: Searches) -> int | None:

@@ -58,20 +58,15 @@ def compute_needs(peak: float, kept_bytes: int, limits: EnforcedLimits = NO_LIMI
     return needs
 
 
-def format_needs(needs: float | None, digits: int = 1) -> str:
+def format_needs(needs: float | None) -> str:
     """Return needed bytes in MiB without the unit, rounded up, so that a budget of it does fit.
 
-    The text is a dash if they are not known.
+    Every text and table prints needs by this function, so that a job has one number. The text is a
+    dash if they are not known.
     """
     if needs is None or is_missing(needs):
         return "-"
-    step = MIB / 10**digits
-    return f"{math.ceil(needs / step) / 10**digits:,.{digits}f}"
-
-
-def format_whole_needs(needs: float | None) -> str:
-    """Return needed bytes in whole MiB without the unit, rounded up."""
-    return format_needs(needs, digits=0)
+    return f"{math.ceil(needs / MIB * 10) / 10:,.1f}"
 
 
 def find_kept_bytes(

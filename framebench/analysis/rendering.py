@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # pandas takes longer to import than most tables of text to p
     import pandas as pd
 
 MIB = 2**20
+MISSING = "-"  # the cell of a value that nobody measured
 NOTES = 12  # below a table on a terminal; documents have them all
 LONGEST_WORD = 24  # characters: a longer word among others is code, and may be broken
 # Priorities of columns. On a narrow terminal those of the highest number are left out first, from
@@ -59,7 +60,7 @@ class TableColumn:
         if isinstance(value, str):
             return value
         if is_missing(value):
-            return "-"
+            return MISSING
         if callable(self.form):
             return self.form(value)
         return format(value * self.times, self.form)
@@ -110,7 +111,8 @@ def format_mib(count: float | None, form: str = ",.1f") -> str:
 class Table:
     """A table.
 
-    `data` has the values of each column; those that `shown` names are printed, in that order.
+    `data` has the values of each column; those that `shown` names are printed, in that order. A
+    column without any value is left out, unless it says what a row is about.
     """
 
     title: str
@@ -158,14 +160,17 @@ class Table:
     @property
     def head(self) -> tuple[str, ...]:
         """Return the headings."""
-        return tuple(column.heading for column in self.shown.values())
+        return tuple(self.shown[name].heading for name in self.texts)
 
     @cached_property
     def texts(self) -> dict[str, list[str]]:
-        """Return the cells of each column as text."""
+        """Return the cells of each printed column as text."""
         texts = {}
-        for name, column in self.shown.items():
-            texts[name] = [column.text(value) for value in self.data[name]]
+        for place, (name, column) in enumerate(self.shown.items()):
+            cells = [column.text(value) for value in self.data[name]]
+            is_empty = bool(cells) and all(cell == MISSING for cell in cells)
+            if place < self.left or not is_empty:
+                texts[name] = cells
         return texts
 
     @property
@@ -185,7 +190,7 @@ class Table:
         chosen = choose_columns(self, console.width)
         say(self.key, "italic")
         console.print(make_grid(self, chosen, console.width))
-        hidden = [column.heading for name, column in self.shown.items() if name not in chosen]
+        hidden = [self.shown[name].heading for name in self.texts if name not in chosen]
         if hidden:
             say(f"No room in {console.width} columns for: {', '.join(hidden)}", "italic")
             if not console.is_terminal:
@@ -220,7 +225,7 @@ def choose_columns(table: Table, width: int) -> list[str]:
 
     The first column always stays; of the others those stay that matter most, from left to right.
     """
-    shown = list(table.shown)
+    shown = list(table.texts)
     while len(shown) > 1 and count_least_characters(table, shown) > width:
         # `max` takes the first of equal ones, which is the rightmost
         rightmost_first = reversed(shown[1:])

@@ -199,9 +199,16 @@ class Results:
 
     @cached_property
     def searches(self) -> Searches:
-        """Return the searches for the largest batch under a limit, of every machine."""
-        fits = load_searches(self.root)
-        return Searches(fit for fit in fits if self.includes(fit.provenance.machine))
+        """Return the searches for the largest batch under a limit, of every machine.
+
+        Where a folder of one's own has none of a framework, the published ones say what processes
+        keep.
+        """
+        fits = [fit for fit in load_searches(self.root) if self.includes(fit.provenance.machine)]
+        published = None
+        if self.root.resolve() != provenance.PUBLISHED.resolve():
+            published = Searches(load_searches(provenance.PUBLISHED))
+        return Searches(fits, published)
 
     def make_answer_table(self, machines: Sequence[str]) -> pd.DataFrame:
         """Return a row for each case, from the first of these machines that can answer.

@@ -13,6 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from framebench.models.spec import USER_MODEL
 from framebench.records import store
 from framebench.records.record_base import parse_case
 from framebench.records.search import Fit, Probe
@@ -106,8 +107,11 @@ class CaseSearches(NamedTuple):
 class Searches:
     """The newest searches of all cases, machines and versions."""
 
-    def __init__(self, all_fits: Iterable[Fit] = ()) -> None:
-        """Keep the newest search of each case, budget, machine and version."""
+    def __init__(self, all_fits: Iterable[Fit] = (), published: Searches | None = None) -> None:
+        """Keep the newest search of each case, budget, machine and version.
+
+        `published` says what processes keep in frameworks of which `all_fits` has no search.
+        """
         newest = {}
         for fit in sorted(all_fits, key=lambda fit: fit.provenance.measured_at):
             key = fit.case, fit.budget_bytes, fit.provenance.machine, get_framework_version(fit)
@@ -115,6 +119,7 @@ class Searches:
         self.fits = list(newest.values())
         # cached, since every row of a table asks for it several times
         self._find_untracked = cache(self._find_largest_untracked)
+        self.published = published
 
     def select_fits(self, case: Case) -> list[Fit]:
         """Return the searches of any batch of this case on all machines.
@@ -146,9 +151,25 @@ class Searches:
         """Return the bytes that a process has next to its tensors, such as workspaces.
 
         The bytes are the most that searches of the same strategy saw, or else of the workload, or
-        of the framework; None if the framework has no searches.
+        of the framework. If the framework has no searches here, published ones count; None if it
+        has none there either.
         """
-        return self._find_untracked(replace(case, batch=1))
+        size = self._find_untracked(replace(case, batch=1))
+        # what a user's model keeps is counted in its own process
+        if size is None and self.published and case.workload != USER_MODEL:
+            return self.published.find_untracked(case)
+        return size
+
+    def name_lender(self, case: Case) -> str | None:
+        """Return the machines of the published searches that count for the case, or None."""
+        is_own = self._find_untracked(replace(case, batch=1)) is not None
+        if is_own or not self.published or self.find_untracked(case) is None:
+            return None
+        machines = set()
+        for fit in self.published.fits:
+            if is_similar(fit, case, ("framework",)):
+                machines.add(fit.provenance.machine)
+        return ", ".join(sorted(machines))
 
     def _find_largest_untracked(self, case: Case) -> int | None:
         """Return the most bytes in the searches that are most similar to the case (SIMILAR)."""

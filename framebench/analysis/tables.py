@@ -319,7 +319,7 @@ def describe_conditions(df: pd.DataFrame) -> str:
     first_day = f"{df['measured_at'].min():%Y-%m-%d}"
     last_day = f"{df['measured_at'].max():%Y-%m-%d}"
     days = first_day if first_day == last_day else f"{first_day} to {last_day}"
-    commits = df["commit"].fillna("unknown").str[:10]
+    commits = df["commits"].fillna("unknown").str.split().explode().str[:10]
     references = ""
     for workload in sorted(df["workload"].unique()):
         cases = df.loc[df["workload"] == workload, "case"].unique()
@@ -364,11 +364,24 @@ def describe_missing_kept(df: pd.DataFrame) -> str:
     """Return whose needs lack what a process keeps, which no search has measured, or ""."""
     is_missing_kept = df["needs_bytes"].notna() & df["kept_bytes"].isna()
     frameworks = join_values(df["framework"][is_missing_kept])
+    text = describe_lenders(df)
     if not frameworks:
+        return text
+    return (
+        f"{text} needs of {frameworks}: at least so much, since no search has measured what a "
+        "process keeps next to its peak (framebench max-batch does)."
+    )
+
+
+def describe_lenders(df: pd.DataFrame) -> str:
+    """Return whose needs rest on published searches of other machines, or ""."""
+    lent = df[df["needs_bytes"].notna() & df["kept_lender"].notna()]
+    if lent.empty:
         return ""
     return (
-        f" needs of {frameworks}: at least so much, since no search has measured what a process "
-        "keeps next to its peak (framebench max-batch does)."
+        f" needs of {join_values(lent['framework'])}: what a process keeps next to its peak is "
+        f"that of published searches on {join_values(lent['kept_lender'])}; framebench max-batch "
+        "measures it here."
     )
 
 

@@ -423,22 +423,32 @@ def find_machines(
 def find_answering_machines(
     folder: Folder,
     named: str | None,
-    answers: Callable[[str], bool] = lambda name: True,
+    count_answers: Callable[[str], tuple[int, ...]] = lambda name: (1,),
     limit: int | None = None,
 ) -> list[str]:
     """Return the machines whose records answer a question together, at most `limit`.
 
     That is the machine that is named. Without a name it is this one, or else one with this
-    processor, and then the others for what that one has not measured; all for which `answers` is
-    true. If there is neither, it is the one that a command reads by default.
+    processor, and then the others for what that one has not measured. If there is neither, it is
+    one of the others alone. `count_answers` returns how much a machine has measured of what was
+    asked, and then of what else says something of it: one with nothing is left out, and of the
+    others the one with most comes first.
     """
     if named is not None:
         return [find_machine(folder, named)]
     processor = provenance.describe_hardware()["cpu"]
-    answering = list(filter(answers, folder.order_machines(processor)))[:limit]
-    reason = explain_choice(folder, answering[0], processor) if answering else ""
-    if len(answering) < 2 or not reason:
-        return [find_machine(folder, None, answers)]
+    counts = {name: count_answers(name) for name in folder.order_machines(processor)}
+    preferred, others = [], []
+    for name, count in counts.items():
+        if any(count):
+            is_preferred = explain_choice(folder, name, processor)
+            (preferred if is_preferred else others).append(name)
+    # stable: among equals the one with most records comes first
+    others.sort(key=lambda name: counts[name], reverse=True)
+    answering = [*preferred, *others][:limit]
+    if len(answering) < 2 or not preferred:
+        return [find_machine(folder, None, lambda name: name in answering[:1])]
+    reason = explain_choice(folder, answering[0], processor)
     first, *others = answering
     say(
         f"machine {first}, {reason}; what it has not measured comes from {', '.join(others)} "

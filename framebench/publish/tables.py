@@ -15,6 +15,7 @@ from framebench.analysis.selection import select_records
 from framebench.claims import show as claims
 from framebench.cluster import table as blocks
 from framebench.devices import documents as devices
+from framebench.devices.plans.store import read_every
 from framebench.explain import tables as explain
 from framebench.publish.readme import in_words as readme
 from framebench.ranks import sharding_tables
@@ -23,6 +24,7 @@ from framebench.records.record import Record
 from framebench.versions import bisection_table as bisections
 from framebench.versions import table as versions
 from framebench.versions.judge import make_release_blocks
+from framebench.versions.recorded import tabulate_recorded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,6 +96,7 @@ def make_document_tables(
         *explain.make_tables(results),
         *sharding_tables.make_tables(results.root),
         *bisections.make_documents(results),
+        tabulate_recorded(results.records, read_every(results.root)),
     ]
 
 

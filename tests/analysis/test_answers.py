@@ -133,4 +133,4 @@ def test_the_answer_prefers_sizes_above_tiny_and_names_several(sizes, workloads)
             of_sizes.append(replace(row, size=size, case=row.case.replace("tiny", size)))
     table = make_answer(frames.make_frame_of_rows(of_sizes))
     assert {row[0] for row in table.rows} == workloads
-    assert table.rows[0][1:5] == ("torch", "1", "1", "checkpoint")
+    assert table.rows[0][1:5] == ("torch", "0.1", "0.1", "checkpoint")

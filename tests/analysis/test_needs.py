@@ -9,7 +9,6 @@ from framebench.analysis.needs import (
     compute_needs,
     find_kept_bytes,
     format_needs,
-    format_whole_needs,
 )
 from framebench.analysis.searches import NO_SEARCHES, CaseSearches
 from framebench.suite.case import Case
@@ -61,5 +60,4 @@ def test_a_gpu_process_keeps_memory_outside_its_tensors(process, kept):
 @pytest.mark.parametrize("needs", [1, MIB, 105 * MIB + 1, 105 * MIB - 1, 123_456_789])
 def test_a_printed_need_is_never_too_small(needs):
     assert float(format_needs(needs).replace(",", "")) * MIB >= needs
-    assert int(format_whole_needs(needs).replace(",", "")) * MIB >= needs
     assert format_needs(None) == "-"

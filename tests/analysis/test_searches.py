@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from framebench.analysis.results import Results
 from framebench.analysis.searches import CaseSearches, Searches, load_searches
+from framebench.analysis.tables import make_strategy_tables
+from framebench.records import provenance as provenance_of_records
 from framebench.records import store
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
-from tests.fake_records import provenance
+from tests.fake_records import RIGHT, provenance, record
 
 CASE = Case.from_id("transformer/torch/train/fp32/b1/cpu")
 
@@ -111,3 +114,31 @@ def test_searches_that_cannot_be_read_are_named_and_left_out(tmp_path):
     with pytest.warns(UserWarning, match="broken"):
         (found,) = load_searches(tmp_path)
     assert found.largest == 4
+
+
+def test_published_searches_say_what_is_kept_where_the_folder_has_none_of_the_framework():
+    published = Searches([make_search(kept=30, machine="theirs")])
+    jax = Case.from_id(CASE.id.replace("/torch/", "/jax/"))
+    own = Searches([make_search(case=jax, kept=5)], published)
+    assert (own.find_untracked(CASE), own.name_lender(CASE)) == (30, "theirs")
+    assert (own.find_untracked(jax), own.name_lender(jax)) == (5, None)
+    jittor = Case.from_id(CASE.id.replace("/torch/", "/jittor/"))
+    assert (own.find_untracked(jittor), own.name_lender(jittor)) == (None, None)
+    # whether a batch fits was seen on another machine
+    assert own.find_searches(CASE, "m", "2.13.0").fits == []
+
+
+def test_a_folder_without_searches_names_whose_it_takes(tmp_path, monkeypatch):
+    published = tmp_path / "published"
+    monkeypatch.setattr(provenance_of_records, "PUBLISHED", published)
+    search = make_search(kept=2**20, machine="theirs")
+    store.append(search, published / "fits" / "theirs" / "torch-2.13.0.jsonl")
+    folder = tmp_path / "own"
+    case = Case.from_id(CASE.id.replace("/b1/", "/b4/"))
+    measured = record(case, peaks={"host.rss": 2**20}, **RIGHT)
+    store.append(measured, store.find_file(folder, "m", "torch-2.13.0"))
+    (row,) = Results(folder).table("m").itertuples()
+    assert (row.kept_bytes, row.kept_lender) == (2**20, "theirs")
+    assert row.needs_bytes == pytest.approx(1.05 * 2**21, rel=1e-6)
+    (table, *_) = make_strategy_tables(Results(folder).table("m"))
+    assert "is that of published searches on theirs" in table.caption

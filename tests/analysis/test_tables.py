@@ -5,11 +5,13 @@ contains.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from io import StringIO
 
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from framebench.analysis import tables
 from framebench.analysis.flops import count_step_flops
@@ -126,6 +128,29 @@ def test_the_newest_record_without_times_leaves_those_of_earlier_blocks():
     assert (row["blocks"], row["wait_share"]) == (3, 0.25)
 
 
+def test_a_table_names_the_commits_of_all_its_records():
+    """A row's blocks may be of several commits, and its newest record of one."""
+    first, *others = make_blocks([(CASE, [[1.0, 1.1, 1.2]] * 2)])
+    older = first.provenance.model_copy(update={"commit": "d" * 40})
+    rows = make_frame(first.model_copy(update={"provenance": older}), *others)
+    (row,) = rows.itertuples()
+    assert (row.blocks, row.commit) == (2, "c" * 40)
+    assert f"at {'c' * 10}, {'d' * 10}." in tables.describe_conditions(rows)
+
+
+def test_a_column_without_a_value_is_left_out():
+    head = ("case", "name", "peak", "step")
+    rows = [("a", "-", "1", "-"), ("b", "-", "-", "-")]
+    table = Table.of_text("Title", "", head, rows)
+    assert table.head == ("case", "name", "peak"), "the name says what a row is about"
+    assert table.rows == (("a", "-", "1"), ("b", "-", "-"))
+    assert "step" not in table.markdown()
+    console = Console(width=80, file=StringIO())
+    table.terminal(console)
+    assert "step" not in console.file.getvalue()
+    assert Table.of_text("Title", "", head, []).head == head, "a table without rows"
+
+
 def test_strategies_only_for_claims_have_tables_of_their_own():
     rows = make_frame(
         make_measured("fp32", 2**30),
@@ -239,6 +264,7 @@ def test_a_brief_caption_counts_the_rows_of_each_calibration():
 
 def test_needs_without_what_a_process_keeps_say_so():
     columns = {"framework": ["torch", "jax"], "needs_bytes": [105, 210], "kept_bytes": [None, 20]}
+    columns["kept_lender"] = [None, None]
     assert "needs of torch: at least" in tables.describe_missing_kept(pd.DataFrame(columns))
     columns["kept_bytes"] = [0, 20]
     assert tables.describe_missing_kept(pd.DataFrame(columns)) == ""

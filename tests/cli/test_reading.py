@@ -191,11 +191,14 @@ def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path):
             measured_case = record(case, peaks={"host.rss": 2**20}, provenance=where, **RIGHT)
             add_records(tmp_path, measured_case)
 
-    both = framebench("show", "transformer/*/train/*/b4", "--results", str(tmp_path))
+    question = "transformer/*/train/*/b4/tiny"
+    both = framebench("show", question, "--results", str(tmp_path))
+    advised = framebench("advise", question, "--budget", "1GiB", "--results", str(tmp_path))
     every = framebench("show", "--results", str(tmp_path))
 
     assert "checkpoint" in both.stdout
-    assert "machine asked; --machine takes the records of another: widest" in both.stderr
+    for done in (both, advised):
+        assert "machine asked; --machine takes the records of another: widest" in done.stderr
     assert "machine widest;" in every.stderr
 
 

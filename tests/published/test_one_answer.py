@@ -119,5 +119,5 @@ def test_the_strategy_that_needs_least_is_one_everywhere(workload, framework):
     title = load_workload(workload).title
     lines = describe_training(load_table(), MACHINE).lines
     (line,) = [line for line in lines if line.startswith(f"**{title}**")]
-    sentence = f"{get_title(framework)} needs {math.ceil(needs / MIB):,} MiB with `{strategy}`"
+    sentence = f"{get_title(framework)} needs {format_mib(needs):,.1f} MiB with `{strategy}`"
     assert sentence in line

@@ -18,7 +18,7 @@ from framebench.analysis.answers import (
     select_savings,
     select_with_price,
 )
-from framebench.analysis.needs import format_whole_needs
+from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import Table, read_columns
 from framebench.analysis.selection import is_unrestricted
 from framebench.records.record import Record
@@ -28,7 +28,7 @@ from framebench.suite.counting import format_count
 
 SCENARIO = "train"
 TINY = "tiny"
-SHOWN = read_columns("answer", base=format_whole_needs, least=format_whole_needs)
+SHOWN = read_columns("answer", base=format_needs, least=format_needs)
 MORE = (
     "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; "
     "every strategy: `framebench report 'transformer/*/train'`",

@@ -267,11 +267,13 @@ def answer_from_records(
     def read_machine(name: str) -> tuple[list[Row], Blocks]:
         return read_evidence(results, name, question.workload, question.scenario)
 
-    def answers(name: str) -> bool:
-        return bool(rule.select_relevant(read_machine(name)[0], question))
+    def count_answers(name: str) -> tuple[int, ...]:
+        relevant = rule.select_relevant(read_machine(name)[0], question)
+        at_batch = [row for row in relevant if row.batch == question.batch]
+        return len(at_batch), len(relevant)
 
     rows, blocks = [], {}
-    for name in find_answering_machines(folder, machine, answers):
+    for name in find_answering_machines(folder, machine, count_answers):
         machine_rows, blocks[name] = read_machine(name)
         rows.append(machine_rows)
     try:

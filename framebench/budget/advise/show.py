@@ -325,6 +325,12 @@ def list_notes(
             command = f"framebench max-batch '{cases}/*/*/{question.size}'{options}"
             text += f": `{command}` measures it under a limit"
         yield text
+    lenders = {c.evidence.kept_lender for c in advice.fitting} - {None}
+    if lenders:
+        yield (
+            "what processes keep next to their peak: from published searches on "
+            f"{', '.join(sorted(map(str, lenders)))}, as there are none here"
+        )
     if any(candidate.evidence.device == "cpu" for candidate in advice.candidates):
         yield NOT_IN_BUDGET
     if every:

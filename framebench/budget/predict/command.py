@@ -65,6 +65,7 @@ class PeakPrediction:
     low: float | None = None
     high: float | None = None
     kept_bytes: int | None = None
+    kept_lender: str | None = None  # machines whose published searches say what is kept
     needs_bytes: int | None = None
     kind: str | None = None
     machine: str | None = None
@@ -162,6 +163,8 @@ def show(
             if prediction.needs_bytes is not None:
                 needs = f"{format_needs(prediction.needs_bytes)} MiB"
                 kept = f"{format_mib(prediction.kept_bytes)} MiB kept next to it"
+                if prediction.kept_lender:
+                    kept += f" (by published searches on {prediction.kept_lender})"
                 echo(
                     f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {kept}, and "
                     f"{MARGIN - 1:.0%}"
@@ -211,14 +214,19 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
     def read_rows(name: str) -> list[Row]:
         return read_evidence(folder.root, name, case.workload, case.scenario)[0]
 
-    def answers(name: str) -> bool:
-        return predict_from_rows(case, read_rows(name), folder).bytes is not None
+    def count_answers(name: str) -> tuple[int, ...]:
+        rows = read_rows(name)
+        if predict_from_rows(case, rows, folder).bytes is None:
+            return (0,)
+        of_case = [row for row in rows if row.case == case.id]
+        of_strategy = [row for row in rows if row.strategy == case.strategy]
+        return len(of_case), sum(row.framework == case.framework for row in of_strategy)
 
     if machine == ALL:
         groups = [[name] for name in find_machines(folder, machine)]
     else:
         # as `advise` does, so that both answer alike
-        groups = [find_answering_machines(folder, machine, answers)]
+        groups = [find_answering_machines(folder, machine, count_answers)]
     note = "the least that any framework needs"
     if not case.spec.layers:
         note += f", without activations: {case.workload} declares no layers"
@@ -288,6 +296,7 @@ def predict_from_rows(case: Case, rows: Sequence[Row], folder: Folder) -> PeakPr
         low=peak.low,
         high=peak.high,
         kept_bytes=peak.kept_bytes,
+        kept_lender=row.kept_lender,
         needs_bytes=peak.needs,
         kind=peak.kind,
         machine=row.machine,

@@ -269,7 +269,7 @@ def show_assessments(
         key=lambda assessment: (
             not assessment.fits,
             assessment.case in wrong,
-            not assessment.case.same_mathematics,
+            not is_alternative(assessment.case),
             -assessment.batch,
             assessment.bytes or 0,
         )
@@ -288,7 +288,8 @@ def write_sentence(
 ) -> str:
     """Return a sentence with the number of strategies that fit, and the best of each framework.
 
-    The best is one with the mathematics of the baseline, if there is any. Frameworks are not
+    The best is one with the mathematics of the baseline, if there is any, and in fine-tuning any
+    choice of trained weights. Frameworks are not
     compared, since XLA's plan and a simulation of PyTorch count differently.
 
     Args:
@@ -306,15 +307,12 @@ def write_sentence(
     for assessment in fitting or assessments:
         if assessment.bytes is not None and assessment.case not in wrong:
             predicted.append(assessment)
-    same = [assessment for assessment in predicted if assessment.case.same_mathematics]
+    same = [assessment for assessment in predicted if is_alternative(assessment.case)]
     best: dict[str, FitAssessment] = {}
-    # `same` may be empty, as in fine-tuning: a step with frozen weights has other mathematics
     for assessment in same or predicted:
         best.setdefault(TITLES[assessment.case.framework], assessment)
     for title, assessment in best.items():
-        strategy = assessment.case.strategy_label
-        if not same:
-            strategy += " (other mathematics)"
+        strategy = assessment.case.strategy_label + describe_mathematics(assessment.case)
         if fitting and batch is None:
             sentence += (
                 f" {title} fits the largest batch with {strategy}: {describe_batch(assessment)}"
@@ -429,9 +427,25 @@ def name_strategy(case: Case, is_wrong: bool) -> str:
     name = case.strategy_label
     if is_wrong:
         name += " (found wrong)"
-    if not case.same_mathematics:
-        name += " (other mathematics)"
-    return name
+    return name + describe_mathematics(case)
+
+
+def is_alternative(case: Case) -> bool:
+    """Return whether the case may take the place of its baseline.
+
+    It computes the same, or it is fine-tuning, where the choice of trained weights is what is
+    asked about.
+    """
+    return case.same_mathematics or case.scenario == "finetune"
+
+
+def describe_mathematics(case: Case) -> str:
+    """Return in parentheses what a case computes otherwise than its baseline, or ""."""
+    if case.same_mathematics:
+        return ""
+    if case.scenario == "finetune":
+        return f" (trains other weights than {case.stage.baseline})"
+    return " (other mathematics)"
 
 
 def list_notes(assessment: FitAssessment, options: str) -> list[str]:

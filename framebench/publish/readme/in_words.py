@@ -18,7 +18,7 @@ from framebench.analysis.answers import (
     select_with_price,
 )
 from framebench.analysis.batch_tables import NOTED_CHANGE
-from framebench.analysis.needs import format_whole_needs
+from framebench.analysis.needs import format_needs
 from framebench.analysis.results import Results
 from framebench.models import spec
 from framebench.publish.readme import backing, stands_out
@@ -143,8 +143,7 @@ def describe_needs(row: Any, timed: dict[Any, Any], shares: SharesByBatch, machi
         if dependence and by_batch.machine != machine:
             dependence += f" on `{by_batch.machine}`"
     return (
-        f"{format_whole_needs(row.needs_bytes)} MiB with `{row.strategy}` ({share}, {price}"
-        f"{dependence})"
+        f"{format_needs(row.needs_bytes)} MiB with `{row.strategy}` ({share}, {price}{dependence})"
     )
 
 

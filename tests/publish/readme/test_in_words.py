@@ -48,18 +48,18 @@ def describe_transformer(table: pd.DataFrame, others: dict[str, pd.DataFrame] | 
         (
             (make_steady(1.3), 100),
             (make_steady(1.1), 150),
-            r"105 MiB with `checkpoint` (50% of `fp32`, 1.30 x the time).",
+            r"105.0 MiB with `checkpoint` (50% of `fp32`, 1.30 x the time).",
         ),
         (
             (NEVER, 150),
             (NEVER, 100),
-            "105 MiB with `accumulate` (50% of `fp32`, not timed).",
+            "105.0 MiB with `accumulate` (50% of `fp32`, not timed).",
         ),
         (
             (make_steady(1.3), 150),
             (NEVER, 100),
-            "105 MiB with `accumulate` (50% of `fp32`, not timed), or 158 MiB with `checkpoint` "
-            "(75% of `fp32`, 1.30 x the time).",
+            "105.0 MiB with `accumulate` (50% of `fp32`, not timed), or 157.5 MiB with "
+            "`checkpoint` (75% of `fp32`, 1.30 x the time).",
         ),
     ],
     ids=["timed", "not timed", "another was timed"],
@@ -82,7 +82,7 @@ def test_missing_times_come_from_another_machine_of_the_same_kind():
     base = (FP32, make_steady(1.0), 200)
     mine = make_rows(base, (ACCUMULATE, NEVER, 100))
     other = make_rows(base, (ACCUMULATE, make_steady(1.2), 100))
-    start = "105 MiB with `accumulate` (50% of `fp32`, "
+    start = "105.0 MiB with `accumulate` (50% of `fp32`, "
     assert describe_transformer(mine, {"n": other}) == f"{start}1.20 x the time on `n`)."
     assert describe_transformer(mine, {"n": other.assign(device="gpu")}) == f"{start}not timed)."
 
@@ -96,7 +96,7 @@ def test_the_batch_with_the_most_different_share_is_named():
         rows = make_rows((base, make_steady(1.0), 200), (change, make_steady(1.0), mib))
         of_batches.append(rows)
     other = pd.concat(of_batches)
-    start = "105 MiB with `accumulate` (50% of `fp32`, 1.10 x the time"
+    start = "105.0 MiB with `accumulate` (50% of `fp32`, 1.10 x the time"
     assert describe_transformer(mine, {"n": other}) == f"{start}; 30% at batch 16 on `n`)."
     assert describe_transformer(other).endswith("; 30% at batch 16).")
     assert describe_transformer(mine, {"n": other.query("batch < 16")}) == f"{start}).", (

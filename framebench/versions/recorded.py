@@ -1,0 +1,54 @@
+"""List the releases of the frameworks for which there are records or predictions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from packaging.version import Version
+
+from framebench.analysis.rendering import MISSING, Table
+from framebench.devices.plans.planned import Planned
+from framebench.records.record_base import RecordBase
+from framebench.strategies.strategy import FRAMEWORKS, TITLES
+
+TITLE = "Releases that can be compared"
+Places = dict[str, set[str]]  # the cases by machine or device
+Release = tuple[str, str]  # framework and version
+
+
+def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Planned]) -> Table:
+    """Return the releases of each framework, with the machines and devices that have cases of it.
+
+    Only cases with a peak count: `records` may have failed, and `predictions` be refused.
+    """
+    measured: dict[Release, Places] = defaultdict(lambda: defaultdict(set))
+    planned: dict[Release, Places] = defaultdict(lambda: defaultdict(set))
+    for record in records:
+        if record.status == "ok" and record.framework_version and record.peaks:
+            release = record.parsed.framework, record.framework_version
+            measured[release][record.provenance.machine].add(record.case)
+    for prediction in predictions:
+        if prediction.peak_bytes is not None:
+            release = prediction.framework, prediction.framework_version
+            planned[release][prediction.device].add(prediction.case)
+    rows = []
+    for framework in FRAMEWORKS:
+        versions = {version for name, version in (*measured, *planned) if name == framework}
+        for version in sorted(versions, key=Version, reverse=True):
+            release = framework, version
+            cells = count_cases(measured.get(release, {})), count_cases(planned.get(release, {}))
+            rows.append((TITLES[framework], f"{framework}=={version}", *cells))
+    return Table.of_text(
+        TITLE,
+        "Number of cases with a peak. `framebench versions compare` of two releases of a framework "
+        "needs the same cases of both on one machine, or with --device for one device.",
+        ("framework", "release", "measured on", "predicted for"),
+        rows,
+        left=4,
+    )
+
+
+def count_cases(places: Places) -> str:
+    """Return how many cases each machine or device has, such as `zen4-2core 12`."""
+    return ", ".join(f"{name} {len(places[name])}" for name in sorted(places)) or MISSING

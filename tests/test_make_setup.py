@@ -1,0 +1,24 @@
+"""What `make setup` says when it is done."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from tests.processes import ROOT, framebench
+
+
+def test_make_setup_says_what_comes_next(tmp_path: Path):
+    """Every command that it names is one, and is found after the activation."""
+    ready = tmp_path / ".ready"
+    ready.touch()
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "-C", str(ROOT), "-o", str(ready), f"VENV={tmp_path}", "setup"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+    assert f"source {tmp_path}/bin/activate" in done.stdout
+    commands = re.findall(r"^  framebench (\w+)", done.stdout, re.MULTILINE)
+    assert commands
+    for name in commands:
+        assert framebench(name, "--help").returncode == 0, name
