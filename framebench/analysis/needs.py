@@ -12,6 +12,7 @@ has in use. The process keeps the rest of the allocator's pool, and the context 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from framebench.analysis.rendering import MIB, is_missing
@@ -27,6 +28,17 @@ NOT_IN_BUDGET = (
     "what the interpreter and the framework's libraries take (docs/budget.md, 'From a limit to a "
     "budget')"
 )
+
+
+def describe_lenders(machines: Iterable[str | None]) -> str:
+    """Return whose published searches say what processes keep, or "" where none was lent."""
+    names = sorted({name for name in machines if name})
+    if not names:
+        return ""
+    return (
+        "what processes keep next to their peak: from published searches on "
+        f"{', '.join(names)}, as there are none here"
+    )
 
 
 class EnforcedLimits(NamedTuple):

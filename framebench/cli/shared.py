@@ -438,7 +438,8 @@ def find_answering_machines(
         return [find_machine(folder, named)]
     processor = provenance.describe_hardware()["cpu"]
     counts = {name: count_answers(name) for name in folder.order_machines(processor)}
-    preferred, others = [], []
+    preferred: list[str] = []
+    others: list[str] = []
     for name, count in counts.items():
         if any(count):
             is_preferred = explain_choice(folder, name, processor)

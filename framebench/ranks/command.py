@@ -75,7 +75,12 @@ def advise(
 
     Returns whether none fits. Raises UnknownCase if there are no such strategies.
     """
-    from framebench.analysis.needs import NOT_IN_BUDGET, compute_needs, format_needs
+    from framebench.analysis.needs import (
+        NOT_IN_BUDGET,
+        compute_needs,
+        describe_lenders,
+        format_needs,
+    )
     from framebench.analysis.rendering import format_mib
     from framebench.analysis.results import Results
 
@@ -121,6 +126,9 @@ def advise(
             )
         out.print(f"{summary}.", markup=False, highlight=False, soft_wrap=True)
         notes = [f"{case.strategy}: not predicted, {why}" for case, why in unpredicted.items()]
+        lenders = describe_lenders(searches.name_lender(offer.case) for offer in offers)
+        if lenders:
+            notes.append(lenders)
         make_table(cases[0], offers, budget, notes).terminal(out)
         out.print(NOT_IN_BUDGET, markup=False, highlight=False, soft_wrap=True)
     return not fitting

@@ -12,6 +12,7 @@ from framebench.analysis.needs import MARGIN
 from framebench.engine import environments
 from framebench.ranks import predicted
 from framebench.ranks.predicted import Prediction, Unpredicted
+from framebench.records import provenance
 from framebench.suite.case import Case
 from tests.callbacks import ignore
 from tests.processes import framebench
@@ -38,8 +39,9 @@ def make_prediction(case: Case, environment: object) -> Prediction:
 
 
 @pytest.fixture(autouse=True)
-def made_up(monkeypatch) -> None:
-    """Replace predictions by those of this file."""
+def made_up(monkeypatch, tmp_path) -> None:
+    """Replace predictions by those of this file, and publish no searches."""
+    monkeypatch.setattr(provenance, "PUBLISHED", tmp_path)
     monkeypatch.setattr(predicted, "predict_rank_peak", make_prediction)
     monkeypatch.setattr(environments, "ensure", ignore)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis.frames import Row
-from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET, format_needs
+from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET, describe_lenders, format_needs
 from framebench.analysis.peaks import STUDIED_REACH
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.analysis.tables import describe_conditions, format_time_ratios
@@ -325,12 +325,9 @@ def list_notes(
             command = f"framebench max-batch '{cases}/*/*/{question.size}'{options}"
             text += f": `{command}` measures it under a limit"
         yield text
-    lenders = {c.evidence.kept_lender for c in advice.fitting} - {None}
+    lenders = describe_lenders(candidate.evidence.kept_lender for candidate in advice.candidates)
     if lenders:
-        yield (
-            "what processes keep next to their peak: from published searches on "
-            f"{', '.join(sorted(map(str, lenders)))}, as there are none here"
-        )
+        yield lenders
     if any(candidate.evidence.device == "cpu" for candidate in advice.candidates):
         yield NOT_IN_BUDGET
     if every:
