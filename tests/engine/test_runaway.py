@@ -43,6 +43,7 @@ def sleep_in_child():
         if os.fork() == 0:
             time.sleep(600)
         os._exit(0)
+    os.wait()  # for the first child, which ends when the daemon is there
 """
 DAEMON_WITHOUT_ENVIRONMENT = """
 def sleep_in_child():
@@ -52,6 +53,7 @@ def sleep_in_child():
         command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
         subprocess.Popen(command, env={}, start_new_session=True)
         os._exit(0)
+    os.wait()  # for the first child, which ends when the daemon is there
 """
 EXECUTED = """
 def sleep_in_child():
