@@ -155,12 +155,23 @@ def measure_changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int)
         if name not in before:
             continue
         wide = array.astype(np.promote_types(array.dtype, np.float64))
-        change = np.atleast_1d(wide - before[name])
+        change = np.atleast_1d(subtract(wide, before[name]))
         if name in undetermined:
             change[undetermined[name]] = 0
         kind = "buffer" if name in buffers else "weight"
         by_kind[kind].update(summarize_all([(name, change)]))
     return {kind: tensors for kind, tensors in by_kind.items() if tensors}
+
+
+def subtract(after: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Return how much each element has changed.
+
+    An infinite element that stays, as in a mask of attention, has not changed: the difference of
+    two infinities would be no number.
+    """
+    change = np.zeros(after.shape, np.result_type(after, before))
+    np.subtract(after, before, out=change, where=after != before)
+    return change
 
 
 def unbias_running_variances(
