@@ -108,6 +108,11 @@ def advise_on_device(
         )
     if batch is not None:
         nothing_fits = fit_on_device(cases, left_out, device_name, budget, results, as_json)
+        if nothing_fits and scenario == "finetune":
+            say(
+                "These weights are in float32. In 4 bits (QLoRA): examples/llama_qlora.py; "
+                "docs/budget.md, 'Fine-tuning', says how."
+            )
         if nothing_fits and strategy == "*":
             prefix = f"{workload}/{framework}/{scenario}"
             suggest_savers(prefix, batch, size, device, budget, results)
@@ -329,7 +334,9 @@ def describe_ties(best: FitAssessment, others: Iterable[FitAssessment]) -> str:
     """Return which other strategies of its framework fit the same batch, for a sentence."""
     ties = []
     for other in others:
-        is_tie = other.fits and other.batch == best.batch
+        # of a search that ended early, the largest batch is not known
+        is_known = best.is_exact and other.is_exact
+        is_tie = is_known and other.fits and other.batch == best.batch
         if other is not best and is_tie and other.case.framework == best.case.framework:
             ties.append(other.case.strategy_label)
     return f", and as large a one with {', '.join(ties)}" if ties else ""

@@ -144,6 +144,21 @@ def test_an_interrupted_search_prints_the_answers_so_far(predict_needs, command)
     assert get_strategy(offer) == "fp32"
 
 
+def test_strategies_are_not_called_equal_before_their_searches_have_ended(predict_needs):
+    def interrupt_in_the_second_round(case):
+        if case.batch > 1:
+            raise KeyboardInterrupt
+        return GIB
+
+    predict_needs(interrupt_in_the_second_round)
+    cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
+    done = framebench("max-batch", cases, *GPU)
+    assert done.returncode == 130
+    assert "2 of 2 strategies have an answer so far" in done.stderr
+    assert "1 or more" in done.stdout
+    assert "as large a one" not in done.stdout
+
+
 def test_an_interruption_before_the_first_plan_prints_no_table(predict_needs):
     def interrupt(case):
         raise KeyboardInterrupt
@@ -271,6 +286,9 @@ def test_fine_tuning_is_sorted_by_what_each_choice_of_weights_needs(predict_need
     question = "transformer/torch/finetune/*/b1/7B"
     assert get_strategy(list_offers("advise", question, *GPU)[0]) == "lora"
     assert "PyTorch needs least with lora (trains" in framebench("advise", question, *GPU).stdout
+
+    predict_needs(need_by_strategy({}, otherwise=90 * GIB))
+    assert "examples/llama_qlora.py" in framebench("advise", question, *GPU).stderr
 
 
 def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict_needs):
