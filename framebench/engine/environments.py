@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -50,6 +51,7 @@ ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")
 WARM = ".warm"  # the file that names the strategies whose kernels are compiled, one a line
 USUAL_NVCC = Path("/usr/local/cuda/bin/nvcc")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+ROOM_BYTES = 2**28  # far less than an environment takes
 MODULE_LIMIT_S = 3600.0  # of a module whose caller names no other limit
 Say = Callable[[str], None]
 
@@ -398,8 +400,23 @@ def shell(
     if process.returncode:
         tail = "\n".join(read_end(log).splitlines()[-15:])
         raise SetupError(
-            f"{command[0]} ended with exit code {process.returncode}; the end of {log}:\n{tail}"
+            f"{command[0]} ended with exit code {process.returncode}"
+            f"{describe_full_disks(where.parent)}; the end of {log}:\n{tail}"
         )
+
+
+def describe_full_disks(folder: Path) -> str:
+    """Return which disks have too little room for an environment, or nothing.
+
+    Packages are downloaded to the folder for temporary files. The log, on a full disk too, may lack
+    the reason.
+    """
+    full = ""
+    for place in (folder, Path(tempfile.gettempdir())):
+        free_bytes = shutil.disk_usage(place).free
+        if free_bytes < ROOM_BYTES:
+            full += f"; only {free_bytes / 2**20:,.0f} MiB are free in {place}"
+    return full
 
 
 def name_builds(where: Path) -> str:

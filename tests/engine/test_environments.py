@@ -28,7 +28,7 @@ from framebench.models.spec import UnknownName
 from framebench.records import pins, store
 from framebench.suite.case import Case
 from tests.callbacks import ignore
-from tests.processes import ROOT, framebench, make_fake_environment
+from tests.processes import ROOT, framebench, make_fake_environment, small_disk
 from tests.single_case import measure_alone
 
 
@@ -290,3 +290,12 @@ def test_each_environment_has_a_log_of_its_own(tmp_path):
         with pytest.raises(SetupError, match=name) as raised:
             environments.shell(tmp_path / name, ["sh", "-c", f"echo {name}; exit 1"], print)
         assert sum(other in str(raised.value).split("\n", 1)[1] for other in names) == 1
+
+
+def test_a_build_on_a_full_disk_says_so(tmp_path):
+    """The log lies on that disk, too, and lacks the reason."""
+    with small_disk(tmp_path / "disk", "size=16k") as disk, pytest.raises(SetupError) as raised:
+        environments.shell(disk / "torch", ["dd", "if=/dev/zero", f"of={disk}/x"], ignore)
+    assert str(raised.value).startswith(
+        f"dd ended with exit code 1; only 0 MiB are free in {disk}; the end of {disk}/torch.log:"
+    )
