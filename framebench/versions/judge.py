@@ -220,8 +220,13 @@ def has_both(records: Iterable[Record], base: str, change: str) -> bool:
     return {base, change} <= {name_release(record) for record in records}
 
 
-def explain_no_machine(records: Iterable[Record], base: str, change: str) -> NotMeasured:
-    """Return the error that no machine has measured both releases, with the machines of each."""
+def explain_no_machine(
+    records: Iterable[Record], base: str, change: str, other_way: str = ""
+) -> NotMeasured:
+    """Return the error that no machine has measured both releases, with the machines of each.
+
+    `other_way` stands before the command that measures them.
+    """
     machines: dict[str, set[str]] = {base: set(), change: set()}
     for record in records:
         release = name_release(record)
@@ -231,7 +236,7 @@ def explain_no_machine(records: Iterable[Record], base: str, change: str) -> Not
     for release, names in machines.items():
         sides.append(f"{release} by {', '.join(sorted(names)) or 'none'}")
     return NotMeasured(
-        f"no machine has measured both: {', '.join(sides)}; {suggest_run(base, change)}"
+        f"no machine has measured both: {', '.join(sides)}; {other_way}{suggest_run(base, change)}"
     )
 
 

@@ -6,7 +6,8 @@ import secrets
 from pathlib import Path
 
 from framebench.analysis.results import Results
-from framebench.cli.shared import err, find_machines, say
+from framebench.cli.shared import err, find_machines, repeat_options, say
+from framebench.devices.plans.store import read_every
 from framebench.engine.progress import CaseProgress
 from framebench.engine.runner import Options
 from framebench.records import store
@@ -28,11 +29,32 @@ def read_releases(results: Path, machine: str | None, base: str, change: str) ->
         return has_both(folder.get_records(name), base, change)
 
     if machine is None and folder.machines and not any(map(has_measured_both, folder.machines)):
-        raise explain_no_machine(folder.records, base, change)
+        plans = suggest_plans(results, base, change)
+        raise explain_no_machine(folder.records, base, change, plans)
     records = []
     for name in find_machines(folder, machine, has_measured_both):
         records += folder.get_records(name)
     return records
+
+
+def suggest_plans(results: Path, base: str, change: str) -> str:
+    """Return the part of a message with a command that compares kept plans of both releases.
+
+    It is empty where there are none for the same case and device.
+    """
+    places: dict[str, set[tuple[str, str]]] = {base: set(), change: set()}
+    for planned in read_every(results):
+        release = f"{planned.framework}=={planned.framework_version}"
+        if release in places and planned.peak_bytes is not None:
+            places[release].add((planned.device, planned.case))
+    of_both = sorted(places[base] & places[change])
+    if not of_both:
+        return ""
+    device, case = of_both[0]
+    return (
+        f"their plans for a GPU: framebench versions compare {base} {change} {case} "
+        f"--device {device}{repeat_options(results)}; to measure them: "
+    )
 
 
 def measure_file(

@@ -18,6 +18,7 @@ from framebench.analysis.blocks import Blocks
 from framebench.analysis.reports import verdicts
 from framebench.analysis.results import Results
 from framebench.analysis.statistics import NONE, PEAK, TIME, UNDECIDED
+from framebench.devices.plans.store import write as write_prediction
 from framebench.publish.site.machine import list_machines
 from framebench.publish.site.machine_pages import write_versions
 from framebench.publish.site.source import SourceFolder
@@ -32,6 +33,8 @@ from framebench.versions.accepted import (
 )
 from framebench.versions.figure import draw_changes
 from framebench.versions.judge import FEW, IMPROVEMENT, INCOMPARABLE, REGRESSION, STATUS
+from tests.callbacks import ignore
+from tests.devices.fake_predictions import make_planned
 from tests.explain.explanations import make_explanation
 from tests.processes import framebench as command
 from tests.version_records import (
@@ -391,6 +394,14 @@ def test_releases_of_two_machines_are_refused_with_their_names(results):
     assert done.returncode == 2
     assert f"no machine has measured both: {OLD} by here, {NEW} by there" in done.stderr
     assert f"--version 0.9.2 --version 0.10.2 --results {results}\n" in done.stderr
+    assert "--device" not in done.stderr
+
+    for release in (OLD, NEW):
+        planned = make_planned(framework_version=release.partition("==")[2])
+        write_prediction(results, planned, ignore)
+    done = compare(write_records(records, results))
+    plans = f"framebench versions compare {OLD} {NEW} {planned.case} --device {planned.device}"
+    assert f"{plans} --results {results}; to measure them: " in done.stderr
 
 
 ENTRY = AcceptedRegression(

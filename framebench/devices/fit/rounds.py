@@ -29,7 +29,8 @@ class SearchRounds:
         self.most_rounds = max(search.most_plans_left for search in searches)
         self.waiting: dict[Case, PredictedBatchSearch] = {}  # the cases of this round
         self.kept = 0  # predictions of this round so far
-        self.seconds: dict[str, list[float]] = {}  # of each plan made now, by framework
+        # of each plan made now, by framework: none where all so far are cached
+        self.seconds: dict[str, list[float]] = {}
 
     def begin(self) -> list[Case]:
         """Begin a round, and return its cases; none if all searches have ended."""
@@ -47,22 +48,25 @@ class SearchRounds:
         case = Case.from_id(planned.case)
         self.waiting[case].planned[case.batch] = planned
         self.kept += 1
-        if planned.origin.planned_at >= self.begun_at:  # the others are cached
-            self.seconds.setdefault(planned.framework, []).append(planned.origin.wall_s)
+        made_now = self.seconds.setdefault(planned.framework, [])
+        if planned.origin.planned_at >= self.begun_at:
+            made_now.append(planned.origin.wall_s)
 
     def estimate_most_seconds(self) -> float | None:
-        """Return the longest time that all searches may still take; None before the first plan.
+        """Return the longest time that all searches may still take.
 
         Each search is counted with the most plans that it may need. It makes them one after the
-        other, each in the mean time of its framework's plans so far.
+        other, each in the mean time of its framework's plans so far. None before the first plan of
+        a framework, which may take much longer than another's.
         """
-        made = [seconds for several in self.seconds.values() for seconds in several]
-        if not made:
+        if not any(self.seconds.values()):
             return None
         by_search = []
         for search in self.searches:
-            seconds = self.seconds.get(search.case.framework, made)
-            by_search.append(search.most_plans_left * statistics.mean(seconds))
+            seconds = self.seconds.get(search.case.framework)
+            if seconds is None:
+                return None
+            by_search.append(search.most_plans_left * statistics.mean(seconds or [0.0]))
         return max(max(by_search), sum(by_search) / self.at_once)
 
     def describe(self) -> str:

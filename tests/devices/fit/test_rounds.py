@@ -1,0 +1,50 @@
+"""What is said while the largest batches are searched for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from framebench.devices.catalog import find
+from framebench.devices.fit.fitting import RULES, PredictedBatchSearch
+from framebench.devices.fit.rounds import SearchRounds
+from framebench.suite.case import Case
+from tests.devices.fake_predictions import make_origin, make_planned
+
+
+def finish_plan(rounds: SearchRounds, case: Case, minutes: float, is_cached: bool = False) -> None:
+    planned_at = datetime.now(UTC) - timedelta(days=is_cached)
+    planned = make_planned(
+        case=case.id,
+        framework=case.framework,
+        device="a100-40gb",
+        origin=make_origin(planned_at=planned_at, wall_s=60 * minutes),
+    )
+    rounds.keep(planned)
+
+
+def begin_rounds() -> tuple[SearchRounds, list[Case]]:
+    """Return the first round of a search in PyTorch and one in JAX, and its cases."""
+    searches = []
+    for framework in ("torch", "jax"):
+        case = Case("transformer", framework, "train", "fp32", 1, "full")
+        searches.append(PredictedBatchSearch(case, find("a100-40gb")))
+    rounds = SearchRounds(searches, at_once=1)
+    return rounds, rounds.begin()
+
+
+def test_the_estimate_waits_for_a_plan_of_each_framework():
+    """A compiler takes several times as long as a simulation."""
+    rounds, (torch, jax) = begin_rounds()
+    finish_plan(rounds, torch, minutes=1)
+    assert "left" not in rounds.describe()
+    finish_plan(rounds, jax, minutes=5)
+    left = RULES["torch"].most_plans + 2 - 1 + 5 * (RULES["jax"].most_plans + 2 - 1)
+    assert rounds.describe().endswith(f"2 of 2 planned, at most about {left} min left")
+
+
+def test_cached_plans_take_no_time():
+    rounds, (torch, jax) = begin_rounds()
+    finish_plan(rounds, jax, minutes=100, is_cached=True)
+    finish_plan(rounds, torch, minutes=1)
+    left = RULES["torch"].most_plans + 2 - 1
+    assert rounds.describe().endswith(f"at most about {left} min left")
