@@ -403,5 +403,8 @@ def describe_precisions(df: pd.DataFrame) -> str:
         precision = look_up_strategy(scenario, strategy).precision
         if precision != default:
             others.append((precision, strategy))
-    exceptions = ", ".join(f"{strategy} {precision}" for precision, strategy in sorted(others))
-    return f"Precision {default}; {exceptions}." if others else f"Precision {default}."
+    text = f"Precision {default}"
+    if others:
+        exceptions = [f"{strategy} {precision}" for precision, strategy in sorted(others)]
+        text += f"; {', '.join(exceptions)}"
+    return f"{text}."

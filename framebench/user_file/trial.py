@@ -176,13 +176,16 @@ def describe_failure(model: UserModel, outcome: Outcome) -> str:
     """Return why the baseline could not be run, in a sentence that begins with the file."""
     reason = outcome.reason or "it ended without a word"
     if outcome.status == "oom":
+        text = f"{model.file.name} with a batch of {model.batch} does not fit"
         budget = load_workload(USER_MODEL).facts.get("budget")
-        within = f" within the budget of {budget / 2**20:,.1f} MiB" if budget else ""
-        name = f"{model.file.name} with a batch of {model.batch}"
-        return f"{name} does not fit{within}: {reason}; try a smaller --batch"
+        if budget:
+            text += f" within the budget of {budget / 2**20:,.1f} MiB"
+        return f"{text}: {reason}; try a smaller --batch"
     if "ModuleNotFoundError" in reason:
         reason += f"; the pinned environments have a framework and little beside it: {OTHERS}"
-    return reason if reason.startswith(str(model.file)) else f"{model.file}: {reason}"
+    if reason.startswith(str(model.file)):
+        return reason
+    return f"{model.file}: {reason}"
 
 
 def list_cases(

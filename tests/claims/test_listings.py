@@ -67,9 +67,10 @@ RECORDED = [probed for _, probed in read_answers(Probed, ROOT / "results" / "cla
 @pytest.mark.usefixtures("imported_once")
 @pytest.mark.parametrize("snippet", TRIED)
 def test_a_listing_still_behaves_as_recorded(snippet, environment):
-    numbers, error = run_program(environment[find_framework(f"{SNIPPET}{snippet.stem}")], snippet)
+    probe = f"{SNIPPET}{snippet.stem}"
+    numbers, error = run_program(environment[find_framework(probe)], snippet)
     assert bool(numbers) != bool(error)
-    recorded = [probed for probed in RECORDED if probed.probe == SNIPPET + snippet.stem]
+    recorded = [probed for probed in RECORDED if probed.probe == probe]
     assert recorded, "framebench claims --run"
     record = max(recorded, key=attrgetter("provenance.measured_at"))
     assert record.error == error

@@ -199,13 +199,16 @@ def test_the_same_case_may_be_two_variants(
 
 
 def test_a_group_has_the_baselines_of_its_framework_and_of_pytorch(fake_worker):
-    jax = replace(fake_worker, framework="jax")
     case = replace(CASE, strategy="checkpoint")
-    jax_case, jax_base = replace(case, framework="jax"), replace(CASE, framework="jax")
+    jax_case = replace(case, framework="jax")
+    jax_base = replace(CASE, framework="jax")
+    jax = replace(fake_worker, framework="jax")
+
     of_jax, of_torch = make_groups([jax_case, case], {"torch": fake_worker, "jax": jax})
     assert list_cases(of_torch.always) == [CASE]
     assert list_cases(of_torch.others) == [case]
     assert list_cases(of_jax.always) == [CASE, jax_base]
+
     (without_torch,) = make_groups([jax_case], {"jax": jax})
     assert list_cases(without_torch.always) == [jax_base]
 

@@ -62,9 +62,9 @@ def test_a_missing_framework_is_left_out_with_a_sentence(environment):
 
 
 def test_run_by_an_installed_torch(environment, results):
-    before = sorted(environment["torch"].python.parent.parent.iterdir())
-    python = str(environment["torch"].python)
-    options = ["--rounds", "0", "--env", python, "--results", str(results)]
+    python = environment["torch"].python
+    before = sorted(python.parent.parent.iterdir())
+    options = ["--rounds", "0", "--env", str(python), "--results", str(results)]
     command = [*COMMAND, "run", "transformer/*/eval/no_grad/b4/tiny", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -73,4 +73,4 @@ def test_run_by_an_installed_torch(environment, results):
     assert (record.case, record.status) == (CASE, "ok")
     (file,) = list_files(results)
     assert file.stem == environment["torch"].name
-    assert sorted(environment["torch"].python.parent.parent.iterdir()) == before
+    assert sorted(python.parent.parent.iterdir()) == before
