@@ -113,11 +113,13 @@ class OptimizerCheck:
             name: The name of the weight.
             states: By kind, the weight's states after the update, of the weight's shape.
         """
+        initial = self.initial_weights[name]
         if name not in self.expected_change:
-            self.expected_change[name] = np.zeros(self.initial_weights[name].shape, np.float32)
+            self.expected_change[name] = np.zeros_like(initial, np.float32)
+        expected_change = self.expected_change[name]
         # `reshape` returns views: to write into `change` is to write into `expected_change`
-        change = self.expected_change[name].reshape(-1)
-        initial = self.initial_weights[name].reshape(-1)
+        change = expected_change.reshape(-1)
+        initial = initial.reshape(-1)
         flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)
