@@ -58,6 +58,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 }
 # the largest libraries that commands load, and room for records
 LOADING = "import pandas, pydantic, rich, scipy.special, typer; bytearray(2**26)"
+INTERRUPTED = 130  # exit code: 128 and the number of SIGINT, as shells have it
 LOADING_S = 60.0  # far more than that takes
 
 
@@ -89,7 +90,7 @@ def main() -> None:
             run_command_line()
     except KeyboardInterrupt:
         print("framebench: interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except (MemoryError, ImportError, RuntimeError) as error:
         reason = describe_shortage(error)
         if not reason:
@@ -169,13 +170,15 @@ def run_command_line() -> None:
     except typer.TyperException as error:
         fail(describe_mistake(error), 2)
     except (typer.Abort, KeyboardInterrupt):
-        fail("interrupted", 130)
+        fail("interrupted", INTERRUPTED)
     except (UnknownCase, UnknownName, SetupError, Busy, BadMachine) as error:
         fail(str(error), 2)
     except BadRecord as error:
         fail(str(error), 1)
     except OSError as error:
         fail(describe_error(error), 1)
+    if code == INTERRUPTED:  # what typer returns after Ctrl-C in a command, and says nothing
+        fail("interrupted", INTERRUPTED)
     sys.exit(code)
 
 

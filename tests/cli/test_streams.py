@@ -12,13 +12,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from framebench.cli import shared
 from framebench.cli.__main__ import find_empty_option
 from framebench.engine import installed
-from framebench.records import store
+from framebench.records import lines, store
 from tests.fake_records import CASE, RIGHT, record
 from tests.processes import COMMAND, ROOT, framebench, write_script
 from tests.record_files import append_lines
@@ -142,6 +143,20 @@ def test_a_signal_at_any_moment_ends_a_command_without_a_traceback(delay_s, numb
     _, printed = process.communicate(timeout=600)
     assert "framebench/" not in printed, "a traceback through our files"
     assert process.returncode in (0, 130, -signal.SIGINT, -number)
+
+
+@pytest.mark.parametrize(
+    "command", ["show", "answer", "report", "check-results RESULTS", "collect RESULTS"]
+)
+def test_an_interrupted_command_that_reads_says_so(command, results, monkeypatch):
+    append_lines(store.find_file(results, "m", "torch-1"), record(CASE, **RIGHT).model_dump_json())
+    monkeypatch.setattr(lines, "open_regular", Mock(side_effect=KeyboardInterrupt))
+    words = command.replace("RESULTS", str(results)).split()
+    if words[0] != "check-results":
+        words += ["--results", str(results)]
+    done = framebench(*words)
+    assert done.returncode == 130
+    assert done.stderr.endswith("framebench: interrupted\n")
 
 
 @pytest.mark.parametrize(
