@@ -20,11 +20,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from framebench.devices.catalog import find
+from framebench.devices.plans import process as planners
 from framebench.engine import children, environments, supervisor
 from framebench.engine.children import CHILDREN, LineReader
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.records.provenance import ROOT
+from framebench.suite.case import Case
 from tests.callbacks import ignore
 from tests.processes import framebench, list_processes
 
@@ -159,6 +162,21 @@ def test_children_of_a_module_neither_delay_nor_outlive_it(how, end, fault, tmp_
         with pytest.raises(SetupError, match=fault):
             environments.run_module(environment, "module", variables=variables, limit_s=limit_s)
     assert time.monotonic() - began < SOON_S
+    assert list_left(tmp_path) == []
+
+
+@pytest.mark.parametrize("left", [FORK, DAEMON, DAEMON_WITHOUT_ENVIRONMENT, EXECUTED, IN_GROUP])
+@pytest.mark.parametrize("end", ["sys.stdin.read()", "time.sleep(600)", "sys.exit(3)"])
+def test_a_planner_leaves_no_process_behind(left, end, tmp_path, monkeypatch):
+    """Whether it ends with its standard input, goes on, or ends by itself."""
+    monkeypatch.setattr(planners, "END_S", 1.0)
+    answer = json.dumps({"outcome": "not planned", "reason": "none"})
+    lines = ["sys.stdin.readline()", "sleep_in_child()", f"print('{answer}', flush=True)", end]
+    program = "\n".join([left, *lines, ""])
+    environment = make_environment(program, tmp_path)
+    with contextlib.closing(planners.Servers()) as servers:
+        case = Case.from_id("transformer/torch/train/fp32/b4/tiny")
+        assert servers.plan(environment, case, find("h100-80gb")).reason == "none"
     assert list_left(tmp_path) == []
 
 

@@ -90,6 +90,7 @@ class Server:
         The kernel kills it when the thread that starts it ends: it serves no longer than the pool
         that this thread is of.
         """
+        self.reason = ""  # why it has ended
         self.process = CHILDREN.start(
             make_command(environment, SERVER),
             list_variables(environment),
@@ -124,10 +125,12 @@ class Server:
             return PlannerAnswer("failed", self.end())
 
     def end(self) -> str:
-        """End the process and all that it has started, and return why it ended.
+        """End the process and all that it has started, unless that is done. Return why it ended.
 
         If it lives, the end of its standard input is a sign to end by itself.
         """
+        if self.reason:
+            return self.reason
         assert self.process.stdin
         assert self.process.stdout
         with contextlib.suppress(BrokenPipeError):
@@ -137,7 +140,8 @@ class Server:
         CHILDREN.end(self.process)
         self.process.stdout.close()
         self.errors.close()
-        return describe_end(self.process.returncode, self.errors.text())
+        self.reason = describe_end(self.process.returncode, self.errors.text())
+        return self.reason
 
 
 class Servers:
@@ -158,9 +162,12 @@ class Servers:
         answer = server.plan(case, device)
         if server.process.poll() is None:
             self.idle.append(server)
+        else:
+            server.end()
         return answer
 
     def close(self) -> None:
-        """End the servers that wait for a case; all other servers have ended."""
-        while self.idle:
-            self.idle.pop().end()
+        """End all servers: those that wait for a case, and those that an interrupt left."""
+        self.idle.clear()
+        for server in self.started:
+            server.end()
