@@ -109,7 +109,8 @@ def write_title(drawn: pd.DataFrame) -> str:
         if len(group):
             least = group.iloc[0]
             name = rows.NAMES[framework]
-            findings.append(f"{least['strategy']} leaves {least['ratio']:.0%} in {name}")
+            share = f"{least['ratio']:.0%} of the baseline's peak"
+            findings.append(f"{least['strategy']} in {name} takes {share}")
     row = drawn.iloc[0]
     where = f"{row['workload']} {row['scenario']}, batch {row['batch']}, size {row['size']}"
     return f"{where}: {', '.join(findings)}"
