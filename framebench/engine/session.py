@@ -20,6 +20,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from framebench.records import provenance, store
+from framebench.records.lines import parse_json
 
 LOCK = ".lock"
 ID = re.compile(r"[0-9a-f]{12}")  # of a session: it goes into variables and names of folders
@@ -93,8 +94,8 @@ class Session:
         """
         file = cls("", code, selector).path(results)
         try:
-            session = cls(**json.loads(store.read_bytes(file)))
-        except (store.BadRecord, ValueError, TypeError, RecursionError):
+            session = cls(**parse_json(store.read_bytes(file)))
+        except (store.BadRecord, ValueError, TypeError):
             return None
         is_id = isinstance(session.id, str) and ID.fullmatch(session.id)
         return session if is_id else None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
-import json
 import os
 import secrets
 import warnings
@@ -27,6 +26,8 @@ from framebench.records.lines import (
     Line,
     RecordWarning,
     append_lines,
+    is_json,
+    is_too_deep,
     read_bytes,
     read_lines,
 )
@@ -183,20 +184,15 @@ def explain(error: ValidationError) -> str:
             "upgrade to read it"
         )
     reason = f"{place}: {first['msg']}" if place else first["msg"]
-    if first["type"] == "json_invalid" and not is_json(first["input"]):
+    if first["type"] == "json_invalid" and is_broken(first["input"]):
         reason = "cut off or no JSON"
     return f"not a framebench record: {reason}"
 
 
-def is_json(text: str | bytes) -> bool:
-    """Return whether a text is JSON, of any size and depth."""
-    try:
-        json.loads(text)
-    except RecursionError:  # too deep to be told
-        return True
-    except ValueError:
-        return False
-    return True
+def is_broken(text: str | bytes) -> bool:
+    """Return whether a text is no JSON, at any depth that can be told."""
+    content = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
+    return not is_too_deep(content) and not is_json(content)
 
 
 def parse(kind: type[Model], line: Line) -> Model:

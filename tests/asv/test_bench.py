@@ -60,6 +60,8 @@ class Bench(Clone):
         shutil.copy(FAILING_WORKER, python)
         python.chmod(0o755)
         (folder / ".complete").touch()
+        strategies = [f"transformer/train/{name}" for name in ("fp32", "checkpoint")]
+        (folder / environments.WARM).write_text("\n".join(strategies))
         # pip's list of each pinned package, without which the environment counts as damaged
         for name in read_pins(environments.find_requirement_file(framework, version)):
             package = f"{name.replace('-', '_')}-1.0.dist-info"

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framebench.records import store
-from framebench.records.lines import Line
+from framebench.records.lines import Line, is_too_deep
 from framebench.records.record import Record
 from framebench.records.record_base import ALL_INSTRUMENTS
 from framebench.records.store import BadRecord, RecordWarning
@@ -232,6 +232,22 @@ def test_an_impossible_value_is_refused_with_its_field(field, value, message, tm
 def test_a_line_that_is_cut_off_is_called_so(text, reason):
     with pytest.raises(BadRecord, match=f"^a.jsonl:1: not a framebench record: {reason}"):
         store.parse_record(Line("a.jsonl:1", text))
+
+
+@pytest.mark.parametrize("levels", [300, 1_000, 100_000])
+@pytest.mark.parametrize("begin", ["[", '{"peaks":'])
+def test_a_deep_line_is_refused_before_it_is_parsed(begin, levels, results):
+    """At Python's limit on recursion even its report of an ignored exception fails."""
+    file = store.find_file(results, "m", "torch-1")
+    store.append(record(), file)
+    append_lines(file, begin * levels)
+    with pytest.warns(RecordWarning, match=r"jsonl:2: more than 200 lists and objects"):
+        assert [found.case for found in read_for_tables(results, "m")] == [record().case]
+
+
+def test_brackets_in_strings_and_beside_each_other_are_not_deep():
+    wide = json.dumps({"reason": "[" * 1_000, "peaks": [[{}]] * 1_000})
+    assert not is_too_deep(wide.encode())
 
 
 def test_the_records_of_some_cases_are_read_without_the_others(results):

@@ -8,7 +8,6 @@ ignores.
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ from framebench.engine import runner
 from framebench.engine.environments import Say
 from framebench.engine.locks import hold_lock
 from framebench.records import provenance
+from framebench.records.lines import parse_json
 from framebench.records.store import BadRecord, read_bytes, write_atomically
 
 FOLDER, LOCK = "planned", ".planned.lock"
@@ -90,8 +90,8 @@ def rewrite(target: Path, lines: Iterable[str]) -> None:
 def find_case(line: str) -> str:
     """Return the case of a line, or the line itself if it cannot be read."""
     try:
-        return str(json.loads(line)["case"])
-    except (ValueError, TypeError, KeyError, RecursionError):
+        return str(parse_json(line.encode())["case"])
+    except (ValueError, TypeError, KeyError):
         return line
 
 
