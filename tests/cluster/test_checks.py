@@ -207,11 +207,18 @@ def test_a_folder_of_too_many_files_is_read_in_part(sent_folder, monkeypatch):
     assert sum("not opened" in problem for problem in problems) <= 3
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "\x00", '{"case": "\x1b[2J"}'])
-def test_damaged_files_are_reported_readably(text, sent_folder):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000, "more than 200 lists and objects in each other"),
+        ("\x00", "not a framebench record"),
+        ('{"case": "\x1b[2J"}', "not a framebench record"),
+    ],
+)
+def test_damaged_files_are_reported_readably(text, reason, sent_folder):
     append_lines(find_file(sent_folder), text)
     (message,) = check(sent_folder).problems
-    assert "not a framebench record" in message
+    assert reason in message
     assert message.isprintable()
 
 
