@@ -364,7 +364,7 @@ def describe_missing_kept(df: pd.DataFrame) -> str:
     """Return whose needs lack what a process keeps, which no search has measured, or ""."""
     is_missing_kept = df["needs_bytes"].notna() & df["kept_bytes"].isna()
     frameworks = join_values(df["framework"][is_missing_kept])
-    text = describe_lenders(df)
+    text = describe_lent_needs(df)
     if not frameworks:
         return text
     return (
@@ -373,7 +373,7 @@ def describe_missing_kept(df: pd.DataFrame) -> str:
     )
 
 
-def describe_lenders(df: pd.DataFrame) -> str:
+def describe_lent_needs(df: pd.DataFrame) -> str:
     """Return whose needs rest on published searches of other machines, or ""."""
     lent = df[df["needs_bytes"].notna() & df["kept_lender"].notna()]
     if lent.empty:

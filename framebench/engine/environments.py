@@ -322,7 +322,7 @@ def warm(environment: Environment, cases: Iterable[Case], say: Say = lambda _: N
         return
     say(
         f"compiling Jittor's kernels of {format_count(len(missing), 'strategy', 'strategies')}, "
-        "up to a minute each (once per machine)"
+        "a minute or two each (once per machine)"
     )
     shell(
         environment.folder,
