@@ -24,7 +24,8 @@ from typing import Any, BinaryIO, NamedTuple
 MOST_BYTES = 2**20  # of one file of JSON, or of one line; records have some 5 KiB
 MOST_FILE_BYTES = 2**30  # of one file of lines: some 200,000 records
 MOST_LEVELS = 200  # of lists and objects within each other; records have some 6
-STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+ESCAPED = re.compile(rb"\\.", re.DOTALL)  # a character of a string, such as a quote within it
+BRACKETS = re.compile(rb"[\[\]{}]")
 BUFFER_BYTES = 2**18  # many lines at once: one has 5 KiB
 READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -185,7 +186,7 @@ def parse_json(text: bytes) -> Any:
     """Return what a text of JSON says. Raises ValueError if it is none, or is nested too deep."""
     if is_too_deep(text):
         raise ValueError(f"more than {MOST_LEVELS} lists and objects in each other")
-    return json.loads(text)
+    return json.loads(text.decode())  # of bytes, UTF-16 would be taken too
 
 
 def is_too_deep(text: bytes) -> bool:
@@ -196,12 +197,10 @@ def is_too_deep(text: bytes) -> bool:
     """
     if text.count(b"[") + text.count(b"{") <= MOST_LEVELS:
         return False
+    outside_strings = ESCAPED.sub(b"", text).split(b'"')[::2]
     level = 0
-    for token in STRINGS_AND_BRACKETS.finditer(text):
-        if token[0] in (b"[", b"{"):
-            level += 1
-        elif token[0] in (b"]", b"}"):
-            level -= 1
+    for bracket in BRACKETS.findall(b"".join(outside_strings)):
+        level += 1 if bracket in (b"[", b"{") else -1
         if level > MOST_LEVELS:
             return True
     return False

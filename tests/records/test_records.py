@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framebench.records import store
-from framebench.records.lines import Line, is_too_deep
+from framebench.records.lines import Line, is_json, is_too_deep
 from framebench.records.record import Record
 from framebench.records.record_base import ALL_INSTRUMENTS
 from framebench.records.store import BadRecord, RecordWarning
@@ -243,6 +243,16 @@ def test_a_deep_line_is_refused_before_it_is_parsed(begin, levels, results):
     append_lines(file, begin * levels)
     with pytest.warns(RecordWarning, match=r"jsonl:2: more than 200 lists and objects"):
         assert [found.case for found in read_for_tables(results, "m")] == [record().case]
+
+
+@pytest.mark.timeout(60)
+def test_the_depth_of_a_string_without_an_end_is_found_at_once():
+    """A pattern that begins anew at each quote would take hours for a line of a MiB."""
+    assert not is_too_deep(b"[]" * 201 + b'"' + rb"\"" * 400_000)
+
+
+def test_deep_json_in_another_encoding_is_none():
+    assert not is_json(("[" * 100_000).encode("utf-16-le"))
 
 
 def test_brackets_in_strings_and_beside_each_other_are_not_deep():

@@ -30,13 +30,15 @@ class Choice:
     operator: str
     module: str
     indices: Tensor
+    dim: int = -1  # along which the entries were compared
 
     def count_changed(self, other: Choice) -> int:
-        """Return how many indices differ from another choice's; their order among k is none."""
-        one, another = self.indices, other.indices
-        if self.operator == "topk" and one.ndim:
-            one, another = one.sort(-1).values, another.sort(-1).values
-        return int((one != another).sum())
+        """Return how many indices another choice lacks; the order within a top-k is ignored."""
+        if self.operator != "topk" or not self.indices.ndim:
+            return int((self.indices != other.indices).sum())
+        one, another = (choice.indices.movedim(self.dim, -1) for choice in (self, other))
+        is_same = one.unsqueeze(-1) == another.unsqueeze(-2)  # each of one's k with each of other's
+        return int((~is_same.any(-1)).sum())
 
 
 class ChoiceMode(TorchDispatchMode):
@@ -54,15 +56,17 @@ class ChoiceMode(TorchDispatchMode):
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
         operator = func._schema.name.removeprefix("aten::")
-        indices = find_indices(out) if operator in CHOOSING else None
+        indices = find_indices(out, operator) if operator in CHOOSING else None
         if indices is None:
             return out
+        names = [argument.name for argument in func._schema.arguments]
+        arguments = dict(zip(names, args)) | kwargs
         number = len(self.choices)
         if number < len(self.forced) and self.forced[number].indices.shape == indices.shape:
-            names = [argument.name for argument in func._schema.arguments]
-            arguments = dict(zip(names, args)) | kwargs
             force_choice(out, indices, self.forced[number].indices, arguments)
-        self.choices.append(Choice(operator, self.modules[-1], indices.clone()))
+        self.choices.append(
+            Choice(operator, self.modules[-1], indices.clone(), arguments.get("dim", -1))
+        )
         return out
 
     @contextmanager
@@ -84,11 +88,13 @@ class ChoiceMode(TorchDispatchMode):
             yield
 
 
-def find_indices(out: Any) -> Tensor | None:
+def find_indices(out: Any, operator: str) -> Tensor | None:
     """Return the indices among the results of an operator, or None where it has none."""
-    last = out[-1] if isinstance(out, tuple | list) else out
-    is_whole = isinstance(last, Tensor) and last.dtype == torch.int64
-    return last if is_whole else None
+    if isinstance(out, tuple | list):
+        last = out[-1]
+        return last if isinstance(last, Tensor) and last.dtype == torch.int64 else None
+    # `max` of a whole tensor is a value, also of integers
+    return out if operator in ("argmax", "argmin") else None
 
 
 def force_choice(out: Any, indices: Tensor, forced: Tensor, arguments: dict[str, Any]) -> None:
