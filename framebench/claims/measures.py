@@ -353,7 +353,7 @@ def find_bend(ratios: Sequence[Effect]) -> Effect:
 class Planned(Measure):
     """Candidate / base at full size as planned for a GPU that is not here: nothing was measured.
 
-    The interval is the prediction's published error, taken against the ratio on both sides.
+    The interval has room for the error of either prediction, by its kind.
     """
 
     quantity: plans.Quantity

@@ -33,7 +33,7 @@ def format_effect(value: float | None, low: float | None, high: float | None, fo
         return "-"
     text = format_number(value, form)
     if low is None or high is None:
-        return f"{text} (one draw: no interval)"
+        return f"{text} (no interval)"
     ends = [format_value(end, form) for end in (low, high)]
     if set(ends) == {format_value(value, form)}:
         return text

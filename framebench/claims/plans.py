@@ -1,26 +1,30 @@
-"""What `framebench predict --device` has planned at full size, with its published error.
+"""Read what `framebench predict --device` has planned at full size, with the error of its kind.
 
-A measured peak lies between predicted / (1 + e) and predicted / (1 - e): e is the error that nine
-of ten judged rows are within (PyTorch), or one that a GPU of our own has not exceeded (JAX), as
-docs/devices.md says. The errors of two predictions may have opposite signs, so the interval of a
-ratio has room for both. It holds nine times of ten, not nineteen of twenty.
+A measured peak lies between predicted * (1 + low) and predicted * (1 + high), which are the ends of
+the interval that predictions of this kind have (docs/devices.md). The errors of two predictions may
+have opposite signs, so the interval of a ratio has room for both. It holds nine times of ten, not
+nineteen of twenty. A number has no interval where too few peaks of its kind were measured.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from framebench.claims.rule import Effect, NoNumber
-from framebench.devices.fit.fitting import read_cached
+from framebench.devices.needs import ErrorInterval
+from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
 from framebench.devices.releases.reported import Reported
+from framebench.records.pins import find_pinned_version
 from framebench.records.store import BadRecord, read_model
 
 # added: the peak less what is alive between two steps; activations: saved for the backward pass
 Quantity = Literal["peak", "added", "activations", "weights"]
 GPU = "h100-80gb"
+PLANNED_FRAMEWORKS = ("torch", "jax")  # whose cases can be planned for a GPU that is not here
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Plan:
     """The bytes that one case needs on the GPU."""
 
     file: Path
-    error: float  # the share by which the numbers may be off
+    interval: ErrorInterval  # how far predictions of this kind were off
     peak: int = 0
     standing: int = 0  # alive between two steps
     in_use: int = 0  # at the peak, without what the allocator keeps in reserve
@@ -38,22 +42,24 @@ class Plan:
 
 
 def read_plans(results: Path) -> dict[str, Plan]:
-    """Return the published plans for the GPU, by case."""
+    """Return the published plans for the GPU by the pinned releases, by case."""
     plans = {}
-    for case, (planned, file, error) in read_cached(results, GPU).items():
-        plans[case] = make_plan(planned, file, error)
+    for framework in PLANNED_FRAMEWORKS:
+        file = store.find_file(results, GPU, framework, find_pinned_version(framework))
+        for case, planned in store.read(file).items():
+            plans[case] = make_plan(planned, file)
     return plans
 
 
-def make_plan(planned: Planned, file: Path, error: float) -> Plan:
+def make_plan(planned: Planned, file: Path) -> Plan:
     """Return the plan that was recorded in `file`, without numbers where it has no peak."""
     parts = planned.parts
     peak = planned.peak_bytes
     if peak is None:
-        return Plan(file, error, reason=f"{planned.outcome}: {planned.reason}")
+        return Plan(file, planned.interval, reason=f"{planned.outcome}: {planned.reason}")
     return Plan(
         file,
-        error,
+        planned.interval,
         peak=peak,
         # PyTorch's simulation has `between_steps`, XLA's plan has `arguments`
         standing=parts.get("between_steps", parts.get("arguments", 0)),
@@ -64,12 +70,19 @@ def make_plan(planned: Planned, file: Path, error: float) -> Plan:
 
 
 def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
-    """Return candidate / base, in an interval with room for both errors. Raises NoNumber."""
+    """Return candidate / base, in an interval with room for both errors.
+
+    There is no interval if the error of either is not judged. Raises NoNumber.
+    """
     low, value, high = bound_bytes(candidate, quantity)
     base_low, base_value, base_high = bound_bytes(base, quantity)
     if base_value == 0:
         raise NoNumber(f"the plan of the base tells no {quantity}")
-    return Effect(value / base_value, low / base_high, high / base_low)
+    ratio = value / base_value
+    is_judged = candidate.interval.is_judged and base.interval.is_judged
+    if not is_judged and quantity != "weights":
+        return Effect(ratio, -math.inf, math.inf)
+    return Effect(ratio, low / base_high, high / base_low)
 
 
 def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
@@ -79,8 +92,8 @@ def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
     """
     if quantity == "weights":
         return plan.weights, plan.weights, plan.weights
-    down = 1 / (1 + plan.error)
-    up = 1 / (1 - plan.error)
+    down = 1 + plan.interval.low
+    up = 1 + plan.interval.high
     if quantity == "added":  # a difference of two numbers that may be off in opposite directions
         least = plan.in_use * down - plan.standing * up
         most = plan.in_use * up - plan.standing * down

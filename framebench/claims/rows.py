@@ -28,6 +28,7 @@ from framebench.claims.measures import (
     read_ref,
 )
 from framebench.claims.needs import Needs
+from framebench.claims.plans import PLANNED_FRAMEWORKS
 from framebench.claims.rule import Target
 from framebench.claims.samples import PEAK, find_quantity
 from framebench.claims.store import SNIPPET
@@ -40,7 +41,6 @@ PLACES = FOLDER / "places.csv"
 # the frameworks that an article is about, whose comparisons decide
 ABOUT = {"A": ("jittor",), "B": ("torch", "jittor"), "C": ("torch",)}
 FIRST_CHAPTER_OF_B = ("一", "1.")  # its title names only PyTorch
-PLANNED_FRAMEWORKS = ("torch", "jax")  # whose cases can be planned for a GPU that is not here
 
 # The smallest departures that matter: bytes by 1 %, as everywhere
 # (framebench/analysis/statistics.py); times by 5 %, since two processes on a shared machine differ

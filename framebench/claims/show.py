@@ -42,8 +42,8 @@ CAPTION = (
     "Measured and planned are medians of the comparisons that decide; brackets hold the lowest "
     "and the highest end of their intervals. Where comparisons disagree, the lowest and the "
     "highest of them are given. A change is against the base of its comparison. What is planned is "
-    "predicted for an H100 at full size, with the published error. Brackets behind an advice count "
-    "the comparisons that it rests on. Rule: docs/claims.md."
+    "predicted for an H100 at full size, with the error of its kind. Brackets behind an advice "
+    "count the comparisons that it rests on. Rule: docs/claims.md."
 )
 
 

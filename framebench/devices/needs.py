@@ -17,12 +17,6 @@ from typing import Literal
 
 from framebench.devices.catalog import CONTEXT, Device
 
-# The share that any prediction may be off by, whatever its kind: claims are judged with it.
-# PyTorch: the error that nine of ten peaks that others measured are within
-# (studies/published_peaks). JAX: more than a GPU of our own was off by at full size
-# (studies/gpu_session).
-ALLOWED = {"torch": 0.0789776, "jax": 0.08}
-
 # What decides how far a prediction may be off. cuDNN chooses the workspaces of convolutions: it is
 # asked for them, or they are left out. "torch" is a step of which no more is known than that it has
 # no convolutions.

@@ -85,23 +85,6 @@ def ninth(errors: Sequence[float]) -> float:
     return ordered[-(-len(ordered) * 9 // 10) - 1]
 
 
-def allowance(root: Path = DATA) -> float | None:
-    """What a prediction of a case that nobody measured may be off by: the error that nine of ten
-    rows of good or high trust are within, with cuBLAS's workspaces in every row where that is more.
-    None where no row was predicted.
-    """
-    trusted = [
-        one
-        for one in compare_rows(root, read_rows(root))
-        if rules.trust(one.row) in ("high", "good")
-    ]
-    return (
-        max(ninth(_errors(some, OURS)) for some in (trusted, with_workspaces(trusted)))
-        if trusted
-        else None
-    )
-
-
 def with_workspaces(held: Sequence[Held]) -> list[Held]:
     """The same rows as if every program had left cuBLAS its own."""
     return [

@@ -19,6 +19,7 @@ from framebench.records import store
 from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect, Verification
 from framebench.suite.selectors import parse
+from tests.devices.fake_predictions import make_interval
 from tests.fake_records import make_blocks, provenance, record
 from tests.record_files import add_records
 
@@ -128,5 +129,5 @@ def make_plans(results: Path, **peaks: int) -> dict[str, Plan]:
     plans = {}
     for strategy, peak in peaks.items():
         case = Case("transformer", "torch", "train", strategy, 8, "full")
-        plans[case.id] = Plan(results / "plans.jsonl", 0.01, peak, 0, peak)
+        plans[case.id] = Plan(results / "plans.jsonl", make_interval(-0.01, 0.01), peak, 0, peak)
     return plans

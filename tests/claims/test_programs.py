@@ -23,6 +23,7 @@ from framebench.devices.releases.reported import Reported
 from framebench.engine.environments import Environment
 from framebench.records import store
 from tests.claims.claim_records import judge_claim, put_numbers
+from tests.devices.fake_predictions import make_interval
 from tests.processes import list_processes, run_inside
 
 
@@ -109,23 +110,24 @@ def test_a_ratio_to_zero_is_refused():
         OfProgram("ratio", "p", ("a", "b"), exact=True).compute([1.0], [0.0])
 
 
-@pytest.mark.parametrize("error", [0.05, 0.1])
-def test_a_ratio_of_plans_covers_the_errors_of_both(error):
-    small = Plan(Path(), error, peak=60, in_use=60)
-    large = Plan(Path(), error, peak=100, in_use=100)
+def test_a_ratio_of_plans_has_the_error_of_each_ones_kind():
+    small = Plan(Path(), make_interval(-0.05, 0.1), peak=60, in_use=60)
+    large = Plan(Path(), make_interval(-0.01, 0.02), peak=100, in_use=100)
     ratio = divide_plans(small, large, "peak")
-    ends = []
-    for error_of_small in (-error, error):
-        for error_of_large in (-error, error):
-            ends.append((60 / (1 + error_of_small)) / (100 / (1 + error_of_large)))
-    assert (ratio.low, ratio.high) == pytest.approx((min(ends), max(ends)))
+    ends = (60 * 0.95 / (100 * 1.02), 60 * 1.1 / (100 * 0.99))
+    assert (ratio.low, ratio.high) == pytest.approx(ends)
+
+
+def test_a_ratio_of_plans_has_no_interval_if_an_error_is_not_judged():
+    judged = Plan(Path(), make_interval(0, 0.01), peak=60, weights=60)
+    not_judged = Plan(Path(), make_interval(0, 0.01, rows=4), peak=100, weights=100)
+    assert divide_plans(judged, not_judged, "peak") == (0.6, -math.inf, math.inf)
+    assert divide_plans(not_judged, judged, "weights") == pytest.approx((5 / 3,) * 3)
 
 
 def test_planned_added_memory_has_the_errors_of_both_its_parts():
-    least, value, most = bound_bytes(
-        Plan(Path(), error=0.1, peak=100, standing=40, in_use=100), "added"
-    )
-    assert (least, value, most) == pytest.approx((100 / 1.1 - 40 / 0.9, 60, 100 / 0.9 - 40 / 1.1))
+    plan = Plan(Path(), make_interval(-0.1, 0.2), peak=100, standing=40, in_use=100)
+    assert bound_bytes(plan, "added") == pytest.approx((90 - 48, 60, 120 - 36))
 
 
 def test_a_planned_report_is_exact(results):

@@ -15,15 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from framebench.devices.catalog import Device
-from framebench.devices.needs import ALLOWED, find_context_bytes
-from framebench.devices.plans import store
+from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.answer import AT_LEAST
 from framebench.devices.plans.planned import Planned, find_needs
-from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
 
 MOST_SAMPLES = 2**16  # in a batch
@@ -51,24 +48,6 @@ RULES = {
     # takes up to a minute
     "jax": SearchRule((4,), first_leap=1024, leap=2, most_plans=5),
 }
-
-
-class CachedPlan(NamedTuple):
-    """A cached prediction."""
-
-    planned: Planned
-    file: Path
-    error: float  # the share by which it may be off
-
-
-def read_cached(results: Path, device: str) -> dict[str, CachedPlan]:
-    """Return the cached predictions for the pinned releases, by case id. Nothing is predicted."""
-    cached: dict[str, CachedPlan] = {}
-    for framework, error in ALLOWED.items():
-        file = store.find_file(results, device, framework, find_pinned_version(framework))
-        for case, planned in store.read(file).items():
-            cached[case] = CachedPlan(planned, file, error)
-    return cached
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from framebench.devices.needs import ALLOWED
 from studies.published_peaks import errors as table
 from studies.published_peaks import judged, programs, rows
 from studies.published_peaks.errors import Held
@@ -108,11 +107,6 @@ def test_either_setting_has_beside_it_what_libraries_hold(tmp_path: Path) -> Non
     judged.write(tmp_path, prediction(blas_otherwise_bytes=900 * MIB), row := xmem())
     (held,) = table.compare_rows(tmp_path, [row])
     assert (held.predicted_bytes, held.otherwise_bytes) == ((1002 + 18) * MIB, (900 + 18) * MIB)
-
-
-def test_what_advise_allows_for_is_the_error_of_nine_rows_in_ten() -> None:
-    """With cuBLAS's workspaces in every row, where that is more."""
-    assert table.allowance() == pytest.approx(ALLOWED["torch"], abs=5e-5)
 
 
 def test_what_was_kept_is_read_again(tmp_path: Path) -> None:
