@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from framebench.suite.case import Case
 
 
 class SearchRounds:
-    """Searches that go on together: each round plans the next batch of every one."""
+    """Searches that go on together: each round plans the next batch of every one.
+
+    A round ends with its last plan, so a worker without a case waits for the others.
+    """
 
     def __init__(self, searches: Sequence[PredictedBatchSearch], at_once: int) -> None:
         """Begin before the first round; `at_once` cases are planned next to each other."""
@@ -27,8 +31,8 @@ class SearchRounds:
         self.begun_at = datetime.now(UTC)
         self.round = 0
         self.most_rounds = max(search.most_plans_left for search in searches)
-        self.waiting: dict[Case, PredictedBatchSearch] = {}  # the cases of this round
-        self.kept = 0  # predictions of this round so far
+        self.round_size = 0  # cases of this round
+        self.waiting: dict[Case, PredictedBatchSearch] = {}  # those without a prediction yet
         # of each plan made now, by framework: none where all so far are cached
         self.seconds: dict[str, list[float]] = {}
 
@@ -40,43 +44,67 @@ class SearchRounds:
             if case:
                 self.waiting[case] = search
         self.round += 1
-        self.kept = 0
+        self.round_size = len(self.waiting)
         return list(self.waiting)
 
     def keep(self, planned: Planned) -> None:
         """Give a prediction to its search at once, so that an interruption loses none."""
         case = Case.from_id(planned.case)
-        self.waiting[case].planned[case.batch] = planned
-        self.kept += 1
+        search = self.waiting.pop(case)
+        search.planned[case.batch] = planned
         made_now = self.seconds.setdefault(planned.framework, [])
         if planned.origin.planned_at >= self.begun_at:
             made_now.append(planned.origin.wall_s)
 
-    def estimate_most_seconds(self) -> float | None:
-        """Return the longest time that all searches may still take.
+    def average_seconds(self) -> dict[str, float] | None:
+        """Return the mean time of a plan of each framework, 0 where all so far were cached.
 
-        Each search is counted with the most plans that it may need. It makes them one after the
-        other, each in the mean time of its framework's plans so far. None before the first plan of
-        a framework, which may take much longer than another's.
+        Returns None before the first plan of a framework, which may take much longer than
+        another's, and as long as every plan was cached.
         """
-        if not any(self.seconds.values()):
+        frameworks = {search.case.framework for search in self.searches}
+        if not frameworks <= self.seconds.keys() or not any(self.seconds.values()):
             return None
-        by_search = []
+        averages = {}
+        for framework in frameworks:
+            seconds = self.seconds[framework]
+            averages[framework] = statistics.mean(seconds) if seconds else 0.0
+        return averages
+
+    def estimate_most_seconds(self) -> float | None:
+        """Return how long all searches take if each needs the most plans that it may need.
+
+        Every plan counts as the mean of its framework's plans so far, so this is an estimate and no
+        upper bound. Returns None where there is no such mean yet.
+        """
+        averages = self.average_seconds()
+        if averages is None:
+            return None
+        rounds: defaultdict[int, list[float]] = defaultdict(list)  # the times of each one's plans
+        waiting = {search.case for search in self.waiting.values()}
         for search in self.searches:
-            seconds = self.seconds.get(search.case.framework)
-            if seconds is None:
-                return None
-            by_search.append(search.most_plans_left * statistics.mean(seconds or [0.0]))
-        return max(max(by_search), sum(by_search) / self.at_once)
+            next_round = 0 if search.case in waiting else 1
+            for number in range(next_round, next_round + search.most_plans_left):
+                rounds[number].append(averages[search.case.framework])
+        return sum(estimate_round(seconds, self.at_once) for seconds in rounds.values())
 
     def describe(self) -> str:
-        """Return how far the searches are, and how long they take at most."""
+        """Return how far the searches are, and about how long they may still take."""
+        kept = self.round_size - len(self.waiting)
         text = (
-            f"round {self.round} of at most {self.most_rounds}: {self.kept} of "
-            f"{len(self.waiting)} planned"
+            f"round {self.round} of at most {self.most_rounds}: {kept} of {self.round_size} planned"
         )
         seconds = self.estimate_most_seconds()
-        return text if seconds is None else f"{text}, at most about {format_duration(seconds)} left"
+        return text if seconds is None else f"{text}, up to about {format_duration(seconds)} left"
+
+
+def estimate_round(seconds: Iterable[float], at_once: int) -> float:
+    """Return the time of a round whose plans begin in this order, each as a worker is free."""
+    free_at = [0.0] * at_once  # when each worker can begin its next plan
+    for duration in seconds:
+        first = free_at.index(min(free_at))
+        free_at[first] += duration
+    return max(free_at)
 
 
 def run_rounds(

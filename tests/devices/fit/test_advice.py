@@ -190,7 +190,7 @@ def test_a_search_tells_in_a_pipe_how_far_it_is_as_a_whole(predict_needs, monkey
     told = [line.partition(": ")[2] for line in lines if "round " in line]
     assert told[0] == f"round 1 of at most {most_plans}: 0 of 2 planned"
     second = f"round 2 of at most {most_plans}: 0 of 2 planned"
-    assert f"{second}, at most about {most_plans - 1} min left" in told
+    assert f"{second}, up to about {most_plans - 1} min left" in told
     assert not any(line.startswith("planning ") for line in lines)
 
 
