@@ -231,22 +231,28 @@ class Allocator:
         return released >= needed
 
     def _collect(self, threshold: int) -> None:
-        """Give back free segments of the large pool until `threshold` bytes are reserved.
+        """Give back free segments of large blocks while more than `threshold` bytes are reserved.
 
-        The segments that were passed over most often go first. A port of
-        `garbage_collect_cached_blocks`.
+        Each turn gives back those that requests have passed over at least as often as the mean one.
+        A port of `garbage_collect_cached_blocks`.
         """
-        excess = self.stats.reserved - threshold
+        while self.stats.reserved > threshold:
+            segments = self._list_free_large_segments()
+            if not segments:
+                return
+            mean_age = sum(segment.age for segment in segments) / len(segments)
+            for segment in segments:
+                if segment.age >= mean_age:
+                    self._release(segment)
+
+    def _list_free_large_segments(self) -> list[Block]:
+        """Return the segments of large blocks, of every stream, that have no block in use."""
         segments = []
         for pool in self._list_pools(small=False):
-            segments += [block for _, _, block in pool.free if not block.is_split]
-        while excess > 0 and segments:
-            mean_age = sum(block.age for block in segments) / len(segments)
-            old = [block for block in segments if block.age >= mean_age]
-            for block in old:
-                excess -= block.size
-                self._release(block)
-            segments = [block for block in segments if block not in old]
+            for _, _, block in pool.free:
+                if not block.is_split:
+                    segments.append(block)
+        return segments
 
     def _grow(self, pool: BlockPool, size: int) -> Block | None:
         """Return a block at the lowest addresses where it fits, with memory mapped behind them.

@@ -75,24 +75,36 @@ def choose_disjoint(
 ) -> list[Placed]:
     """Return the largest buffers that do not overlap: together they fit into what is reserved.
 
-    Of two equal buffers, an argument is chosen rather than the result that is written over it.
+    Args:
+        buffers: By instruction, then by the part of its result.
+        by_name: The program's instructions.
     """
-    candidates = []
-    for name, positions in buffers.items():
-        is_argument = name in by_name and by_name[name].opcode == "parameter"
-        for part, buffer in positions.items():
-            candidates.append((-buffer.size, not is_argument, Placed(name, part, buffer)))
-    candidates.sort(key=lambda candidate: candidate[:2])
-    # by allocation
-    taken_ranges: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-    chosen = []
-    for *_, placed in candidates:
-        allocation, start = placed.buffer.place
-        end = start + placed.buffer.size
-        if all(end <= begin or start >= stop for begin, stop in taken_ranges[allocation]):
-            taken_ranges[allocation].append((start, end))
+    arguments = []
+    results = []
+    for name, parts in buffers.items():
+        instruction = by_name.get(name)
+        is_argument = instruction is not None and instruction.opcode == "parameter"
+        for part, buffer in parts.items():
+            (arguments if is_argument else results).append(Placed(name, part, buffer))
+    # Arguments come first, and sorting keeps the order of equal sizes: of an argument and the
+    # result that is written over it, the argument is chosen.
+    candidates = sorted(arguments + results, key=lambda placed: placed.buffer.size, reverse=True)
+    chosen: list[Placed] = []
+    chosen_of_allocation: defaultdict[int, list[HloBuffer]] = defaultdict(list)
+    for placed in candidates:
+        allocation, _ = placed.buffer.place
+        others = chosen_of_allocation[allocation]
+        if not any(do_overlap(placed.buffer, other) for other in others):
+            others.append(placed.buffer)
             chosen.append(placed)
     return chosen
+
+
+def do_overlap(one: HloBuffer, other: HloBuffer) -> bool:
+    """Return whether two buffers of one allocation have a byte in common."""
+    _, start = one.place
+    _, other_start = other.place
+    return start < other_start + other.size and other_start < start + one.size
 
 
 class Sources:
