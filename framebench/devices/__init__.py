@@ -25,6 +25,7 @@ predictions: docs/simulate.md says how far they were off. In a test use the fixt
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
@@ -65,6 +66,7 @@ def simulate(
     limit: int | None = None,
     ranks: int = 1,
     chosen: Literal["all", "none"] | None = None,
+    other_streams: Literal["done", "waiting"] | None = None,
 ) -> Simulation:
     """Return the memory that a step of PyTorch's takes on a GPU, which need not be here.
 
@@ -86,9 +88,11 @@ def simulate(
         limit: Bytes that the allocator may reserve; by default the device's memory.
         ranks: How many GPUs share the step. The process is in a group of so many ranks when
             `make_step` is called.
-
         chosen: How many elements operators such as `nonzero` choose, whose number is decided by
             values that tensors have not here: "none" and "all" bound the memory of the step.
+        other_streams: Whether other streams that use memory (`Tensor.record_stream`) are done with
+            it when the program drops it, or not before the step ends. The GPU decides, and "done"
+            and "waiting" bound the memory of the step.
 
     Returns:
         `allocated`, `reserved` and `needs` in bytes, `timeline`, `holders` by line of the program,
@@ -110,10 +114,14 @@ def simulate(
         raise ValueError(f"steps is {steps}: at least one step has to run")
     if ranks < 1:
         raise ValueError(f"ranks is {ranks}: at least one GPU has to run the step")
+    obstacle = explain_other_allocator()
+    if obstacle:
+        raise NotImplementedError(obstacle)
     require("torch", "pip install torch")
     from framebench.devices.simulation import torch_simulate
     from framebench.devices.simulation.blocks import Settings
     from framebench.devices.simulation.torch_choices import UnknownChoice
+    from framebench.devices.simulation.torch_streams import UnknownTiming
 
     settings = Settings(
         limit=target.memory_bytes if limit is None else limit,
@@ -129,10 +137,16 @@ def simulate(
             release=release,
             ranks=ranks,
             chooses_all=None if chosen is None else chosen == "all",
+            waits_for_streams=None if other_streams is None else other_streams == "waiting",
         )
     except UnknownChoice as error:
         raise NotImplementedError(
             f'{error}: simulate(..., chosen="none") and chosen="all" bound what it takes'
+        ) from error
+    except UnknownTiming as error:
+        raise NotImplementedError(
+            f'{error}: simulate(..., other_streams="done") and other_streams="waiting" bound what '
+            "it takes"
         ) from error
 
 
@@ -169,6 +183,18 @@ def plan(
     from framebench.devices.xla import jax_function
 
     return jax_function.plan(function, arguments, target, donate_argnums)
+
+
+def explain_other_allocator() -> str | None:
+    """Return why the allocator that the environment's variables name is not simulated, if so."""
+    from framebench.devices.simulation.scope import OUTSIDE
+
+    if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
+        return f"PYTORCH_NO_CUDA_MEMORY_CACHING is set: {OUTSIDE['pool_off']}"
+    for variable in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        if "cudaMallocAsync" in os.environ.get(variable, ""):
+            return f"{variable} asks for cudaMallocAsync: {OUTSIDE['malloc_async']}"
+    return None
 
 
 def find_device(device: str | Device) -> Device:

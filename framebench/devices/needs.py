@@ -27,6 +27,7 @@ Kind = Literal[
     "torch, frozen weights",
     "torch, convolutions",
     "torch, convolutions without workspaces",
+    "torch, recurrent layers",
     "torch, compiled",
     "torch, ranks",
     "torch, tensor parallel",
@@ -99,6 +100,7 @@ TITLES: dict[Kind, str] = {
     "torch, convolutions": "PyTorch with convolutions",
     "torch, convolutions without workspaces": "PyTorch with convolutions whose workspaces "
     "are not known",
+    "torch, recurrent layers": "PyTorch with recurrent layers (LSTM, GRU, RNN)",
     "torch, compiled": "PyTorch, compiled step",
     "torch, ranks": "PyTorch, one rank of several GPUs",
     "torch, tensor parallel": "PyTorch, one rank of tensor parallelism",

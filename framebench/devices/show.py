@@ -95,8 +95,7 @@ def show_predictions(
         if len(predictions) == 1 and predictions[0].outcome == "planned":
             table.tabulate_parts(predictions[0], device).terminal(out)
     else:
-        reasons = {planned.case: planned.reason or planned.outcome for planned in predictions}
-        for line in table.group_by_reason(reasons):
+        for line in table.list_unanswered(predictions):
             say(line)
     if not is_answered or any(planned.outcome == "failed" for planned in predictions):
         raise typer.Exit(1)

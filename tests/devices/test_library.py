@@ -51,6 +51,19 @@ def test_invalid_questions_are_refused(device, options, error, message):
         simulate(lambda device: lambda: None, device, **options)
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", "asks the driver for each tensor"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync", "the driver's own pool"),
+    ],
+)
+def test_another_allocator_than_the_simulated_one_is_refused(monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(NotImplementedError, match=message):
+        simulate(lambda device: lambda: None, "a100-40gb")
+
+
 def test_without_the_framework_the_command_that_installs_it_is_named(monkeypatch):
     monkeypatch.setattr("framebench.devices.find_spec", ignore)
     with pytest.raises(ImportError, match="pip install torch"):
@@ -98,6 +111,8 @@ def test_needs_are_reserved_memory_with_context_and_error(simulated):
         ("linear", "torch"),
         ("frozen", "torch, frozen weights"),
         ("converted", "torch, convolutions without workspaces"),
+        ("recurrent", "torch, recurrent layers"),
+        ("cell", "torch"),
     ],
 )
 def test_a_step_states_the_error_of_its_kind(simulated, step, kind):
@@ -131,6 +146,19 @@ def test_steps_that_cannot_be_followed_are_refused(simulated):
 
 
 @pytest.mark.slow
+def test_a_step_that_uses_other_streams_is_bounded_from_both_sides(simulated):
+    """Of eight matrices two are in use at a time, and all of them wait if their copies are slow."""
+    message = simulated["streamed"]
+    assert "library_steps.py" in message
+    assert 'other_streams="done"' in message
+    assert simulated["recorded"]["allocated"] == 2 * 4 * 64 * 1024
+    done, waiting = simulated["streams done"], simulated["streams waiting"]
+    assert done["allocated"] == 2 * WEIGHT, "a matrix is dropped once the next is made"
+    assert waiting["allocated"] == 8 * WEIGHT
+    assert done["reserved"] < waiting["reserved"]
+
+
+@pytest.mark.slow
 def test_a_step_that_chooses_elements_is_bounded_from_both_sides(simulated):
     """Weights, gradient and batch have the same size; so has what is chosen and saved, twice."""
     message = simulated["choosing"]
@@ -157,6 +185,20 @@ def test_it_does_not_fit_a_gigabyte(gpu_memory):
     assert gpu_memory("l4-24gb", make_step).needs < 1 * GiB
 """
 PYTEST = ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging", "pygments")
+
+
+@pytest.fixture(scope="module")
+def counted(environment) -> Steps:
+    return run_inside(environment["torch"], PROGRAMS / "counted_steps.py")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["padded texts", "speech", "denoiser", "detector"])
+def test_a_step_takes_what_autograd_saves_and_no_more_than_it_makes(counted, program):
+    """A detector's least and most are those of a step that chooses no places, and all of them."""
+    answer = counted[program]
+    assert answer["least"] <= answer["simulated"][-1]
+    assert answer["simulated"][0] <= answer["most"]
 
 
 @pytest.mark.slow

@@ -22,13 +22,20 @@ OUTSIDE = {  # by the switch of a strategy, why it cannot be simulated
     "rounding is its own",
     "malloc_async": "the driver's own pool decides, and it runs on the GPU alone",
     "autotune": "which algorithm is fastest, and so its workspace, is measured on the GPU",
-    "offload_streamed": "when a copy on another stream is done, and its memory free, is decided "
-    "on the GPU",
 }
+# Why memory that another stream uses (`Tensor.record_stream`) can only be bounded: the step is
+# simulated as if such copies were done at once, and as if none were done before the step ends.
+BY_TIMING = (
+    "when a copy on another stream is done, and its memory free, is decided on the GPU while the "
+    "step runs"
+)
+ON_OTHER_STREAMS = ("offload_streamed",)  # switches of strategies that copy so
 # switches of strategies by which the step has the same tensors
 SAME_TENSORS = ("pool_off", "malloc_async", "autotune")
 # without these switches, too, it is a step of the same weights
-WITHOUT = ("compile", "jit_script", "offload_streamed", *SAME_TENSORS)
+WITHOUT = ("compile", "jit_script", *ON_OTHER_STREAMS, *SAME_TENSORS)
+# a pair of TorchScript models, and the pair of modules with the same weights
+UNSCRIPTED = {"scripted": "together", "scripted_shared_trunk": "shared_trunk"}
 Scope = Literal["answered", "bounded from both sides", "bounded from below", "refused"]
 
 
@@ -37,7 +44,7 @@ def explain_missing_simulation(case: Case) -> str | None:
     axes = {part.axis: part.name for part in case.parts}
     if case.ranks > 1 and case.support.package:
         return f"{case.support.package} is not followed on fake tensors"
-    if axes.get("execution") == "jit_script" or axes.get("pair", "").startswith("scripted"):
+    if axes.get("execution") == "jit_script" or axes.get("pair") in UNSCRIPTED:
         return "TorchScript runs no step on tensors without numbers"
     if case.workload == USER_MODEL and case.spec.facts.get("compiled"):
         return (
@@ -53,25 +60,56 @@ def explain_missing_simulation(case: Case) -> str | None:
 
 
 def find_stand_in(case: Case) -> Case | None:
-    """Return the case without what is not simulated; None if nothing known remains."""
+    """Return the case without what is not simulated; None if nothing known remains.
+
+    The step of a pipeline is one of training, without its loader.
+    """
+    is_pipeline = case.scenario == "pipeline"
+    has_changed = is_pipeline
     remaining = []
-    removed = []
     for part in case.plan.parts:
-        if part.how.startswith(WITHOUT):
-            removed.append(part.how)
+        if part.name in UNSCRIPTED:
+            has_changed = True
+            remaining.append(UNSCRIPTED[part.name])
+        elif part.axis == "loading" or part.how.startswith(WITHOUT):
+            has_changed = True
         else:
             remaining.append(part.name)
-    if not removed:
+    if not has_changed:
         return None
-    stand_in = replace(case, strategy="+".join(remaining) or case.stage.baseline)
+    stand_in = replace(case, scenario="train") if is_pipeline else case
+    strategy = "+".join(remaining) or stand_in.stage.baseline
+    stand_in = replace(stand_in, strategy=strategy)
     return stand_in if stand_in.is_known and stand_in.support.supported else None
+
+
+def has_same_tensors(case: Case) -> bool:
+    """Return whether the step has all tensors of its stand-in (`find_stand_in`).
+
+    If not, it has the same weights, and in training their gradients and the optimizer's states.
+    """
+    for part in case.parts:
+        is_left_out = part.how.startswith(WITHOUT) or part.name in UNSCRIPTED
+        if is_left_out and part.how not in SAME_TENSORS:
+            return False
+    return True
+
+
+def is_decided_by_timing(case: Case) -> bool:
+    """Return whether the GPU decides while the step runs when some of its memory is free."""
+    return any(part.how in ON_OTHER_STREAMS for part in case.parts)
 
 
 def explain_refusal(case: Case) -> str | None:
     """Return why the answer for a case has no peak, or None if it has one."""
-    obstacle = explain_missing_simulation(case)
-    if obstacle:
-        return obstacle
+    obstacle = explain_missing_simulation(case) or explain_unsupported_compilation(case)
+    if obstacle is None and is_decided_by_timing(case):
+        return BY_TIMING
+    return obstacle
+
+
+def explain_unsupported_compilation(case: Case) -> str | None:
+    """Return why the compiled step of this case cannot be simulated, or None if it can."""
     for part in case.parts:
         if part.how.startswith("compile"):
             if case.ranks > 1:
@@ -90,10 +128,11 @@ def find_scope(case: Case, has_convolutions: bool) -> Scope:
     """
     if explain_refusal(case) is None:
         return "answered"
+    if explain_refusal(case) == BY_TIMING:
+        return "bounded from both sides"
     stand_in = find_stand_in(case)
     if stand_in is None or explain_refusal(stand_in):
         return "refused"
     is_pool_off = any(part.how == "pool_off" for part in case.parts)
-    return (
-        "bounded from both sides" if is_pool_off and not has_convolutions else "bounded from below"
-    )
+    is_bounded_above = is_pool_off and has_same_tensors(case) and not has_convolutions
+    return "bounded from both sides" if is_bounded_above else "bounded from below"

@@ -10,6 +10,8 @@ Each bound has its argument:
   pages of 2 MiB, and takes it back at once. Of convolutions nobody knows the largest workspace.
 - If values decide how many elements are chosen: a tensor of chosen elements has between none and
   all of them.
+- If the GPU decides when a copy on another stream is done: the tensors in use are the program's in
+  any case, and a block that such a copy uses comes back between their death and the step's end.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from framebench.devices.plans.answer import AT_LEAST, AT_MOST, PlannerAnswer
-from framebench.devices.simulation.scope import SAME_TENSORS
+from framebench.devices.simulation.scope import has_same_tensors
+from framebench.devices.simulation.torch_choices import BoundedStep
 from framebench.devices.simulation.torch_simulate import Simulation
 from framebench.devices.simulation.torch_watch import Life
 from framebench.suite.case import Case
@@ -49,8 +52,7 @@ class Bounds:
 def bound_by(case: Case, simulation: Simulation) -> Bounds:
     """Return the bounds of a case from the simulation of its stand-in."""
     lives = simulation.lives
-    switches = {part.how for part in case.parts}
-    if switches.isdisjoint(SAME_TENSORS):
+    if not has_same_tensors(case):
         lasting = [life for life in lives if life.kind in LASTING]
         return Bounds(
             find_most_at_once(lasting, get_size),
@@ -59,7 +61,8 @@ def bound_by(case: Case, simulation: Simulation) -> Bounds:
     tensors = [life for life in lives if life.kind not in OF_KERNELS]
     least = find_most_at_once(tensors, get_size)
     why_least = "the tensors of the eager step"
-    if "pool_off" not in switches or simulation.convolutions:
+    is_pool_off = any(part.how == "pool_off" for part in case.parts)
+    if not is_pool_off or simulation.convolutions:
         return Bounds(least, why_least)
     return Bounds(
         least,
@@ -69,14 +72,12 @@ def bound_by(case: Case, simulation: Simulation) -> Bounds:
     )
 
 
-def bound_by_choice(none: Simulation, every: Simulation) -> Bounds:
-    """Return the bounds of a step that chooses elements: if it chose none, and if it chose all."""
-    return Bounds(
-        max(none.by_step),
-        "its tensors, if no element were chosen",
-        every.reserved,
-        "what the allocator reserves, if every element were chosen in each step",
-    )
+def bound_by_extremes(least: Simulation, most: Simulation, step: BoundedStep) -> Bounds:
+    """Return the bounds of a step from two simulations, by the least and the most that it may be.
+
+    `step` is why there are two.
+    """
+    return Bounds(max(least.by_step), step.why_least, most.reserved, step.why_most)
 
 
 def add_bounds(answer: PlannerAnswer, bounds: Bounds) -> None:

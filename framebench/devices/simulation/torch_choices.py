@@ -24,8 +24,21 @@ TAKES_INDICES = {
 }
 
 
-class UnknownChoice(NotImplementedError):
+class BoundedStep(NotImplementedError):
+    """A step whose memory is decided by what is not known here, so that it can only be bounded.
+
+    `why_least` and `why_most` say what the two bounds assume.
+    """
+
+    why_least: str
+    why_most: str
+
+
+class UnknownChoice(BoundedStep):
     """A step chooses elements by their values, so that its memory can only be bounded."""
+
+    why_least = "its tensors, if no element were chosen"
+    why_most = "what the allocator reserves, if every element were chosen in each step"
 
     def __init__(self, line: str) -> None:
         """Remember the line of the program that chooses; empty if none is known."""

@@ -8,10 +8,15 @@ copy nothing.
 
 `one_hot` writes ones into zeros. With fake tensors it compares each class instead, which takes a
 truth value for each (ATen/native/Onehot.cpp).
+
+Recurrent layers (`torch.nn.LSTM`, `GRU` and `RNN`) run in cuDNN on a GPU, which keeps memory of its
+own for the backward pass and cannot be asked how much without a GPU. Here they run step by step, as
+on a GPU with cuDNN switched off (ATen/native/RNN.cpp), and the answer says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -38,8 +43,20 @@ VIEWS = (
 COPY_NOTHING = {f"{view}Backward{form}" for view, form in product(VIEWS, range(3))}
 
 
+# the functions of recurrent layers that cuDNN has
+RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+
+
 class EagerOnGpu(TorchFunctionMode):
-    """Run functions on the simulated GPU as a real one would, also in autograd's threads."""
+    """Run functions on the simulated GPU as a real one would, also in autograd's threads.
+
+    `note_recurrent` is called when a recurrent layer runs that a GPU runs in cuDNN.
+    """
+
+    def __init__(self, note_recurrent: Callable[[], None]) -> None:
+        """Set what is called for a recurrent layer."""
+        super().__init__()
+        self.note_recurrent = note_recurrent
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of PyTorch as a GPU would run it."""
@@ -49,6 +66,8 @@ class EagerOnGpu(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is functional.one_hot:
             return make_one_hot(*args, **kwargs)
+        if func in RECURRENT and torch.backends.cudnn.enabled:
+            self.note_recurrent()
         # on a GPU the gradient of a view that was overwritten is copied (see the module)
         if not torch.is_grad_enabled() or not first._is_view():
             return func(*args, **kwargs)

@@ -28,8 +28,8 @@ from framebench.devices.plans.answer import (
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
 from framebench.devices.simulation.scope import explain_missing_simulation, find_stand_in
-from framebench.devices.simulation.torch_bounds import add_bounds, bound_by, bound_by_choice
-from framebench.devices.simulation.torch_choices import UnknownChoice
+from framebench.devices.simulation.torch_bounds import add_bounds, bound_by, bound_by_extremes
+from framebench.devices.simulation.torch_choices import BoundedStep
 from framebench.devices.simulation.torch_compiled import UnsupportedCompilation
 from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import replace_attribute
@@ -46,6 +46,11 @@ OF_COLLECTIVES = "what NCCL takes for its collectives lies outside the allocator
 OF_COMPILED = (
     "in a compiled step: matrices that Inductor pads and kernels that it tries against each other, "
     "as the GPU decides both"
+)
+RECURRENT = "recurrent layers"  # in `flags`: that the step has some that a GPU runs in cuDNN
+OF_RECURRENT = (
+    "what cuDNN keeps for recurrent layers, which cannot be asked without a GPU: counted is what "
+    "PyTorch keeps where it runs them step by step"
 )
 OTHER_RELEASE = (
     "Steps are each release's own. The allocator and the kernels' memory are those of PyTorch "
@@ -105,6 +110,8 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
         # without attention and convolutions there is nothing that cuDNN chooses
         has_cudnn = not answer.flags.keys().isdisjoint(("attention", CONVOLUTIONS))
         answer.not_held = list_not_held(case, cudnn_version, has_cudnn=has_cudnn)
+        if RECURRENT in answer.flags:
+            answer.not_held = [OF_RECURRENT, *answer.not_held]
     return answer
 
 
@@ -145,10 +152,11 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Plann
         simulation = run(settings=settings)
     except UnsupportedCompilation as error:
         return refuse(case, device, release, str(error))
-    except UnknownChoice as error:
+    except BoundedStep as error:
+        least = run(settings=unlimited, chooses_all=False, waits_for_streams=False)
+        most = run(settings=unlimited, chooses_all=True, waits_for_streams=True)
         answer = PlannerAnswer("not planned", str(error))
-        none, every = (run(settings=unlimited, chooses_all=choice) for choice in (False, True))
-        add_bounds(answer, bound_by_choice(none, every))
+        add_bounds(answer, bound_by_extremes(least, most, error))
         return answer
     except OutOfMemory as error:
         simulation = run(settings=unlimited)
@@ -191,14 +199,17 @@ def refuse(case: Case, device: Device, release: tuple[int, int], obstacle: str) 
     if stand_in is None or explain_missing_simulation(stand_in):
         return answer
     unlimited = replace(make_settings(stand_in, device), limit=None)
-    simulation = simulate(
-        make_step_builder(stand_in),
-        device,
-        settings=unlimited,
-        release=release,
-        rank=find_fullest_rank(stand_in) if stand_in.ranks > 1 else 0,
-        ranks=stand_in.ranks,
-    )
+    try:
+        simulation = simulate(
+            make_step_builder(stand_in),
+            device,
+            settings=unlimited,
+            release=release,
+            rank=find_fullest_rank(stand_in) if stand_in.ranks > 1 else 0,
+            ranks=stand_in.ranks,
+        )
+    except BoundedStep:
+        return answer
     add_bounds(answer, bound_by(case, simulation))
     return answer
 
@@ -214,6 +225,8 @@ def list_flags(case: Case, simulation: Simulation) -> dict[str, str]:
         flags["attention"] = ", ".join(sorted(attention))
     if simulation.convolutions:
         flags[CONVOLUTIONS] = NOT_ASKED if simulation.convolutions[False] else ASKED
+    if simulation.has_recurrent:
+        flags[RECURRENT] = "step by step"
     if case.workload == USER_MODEL:
         flags[STEP_KIND] = simulation.kind
     return flags

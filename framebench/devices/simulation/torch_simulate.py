@@ -43,7 +43,12 @@ from framebench.devices.simulation.blocks import Settings
 from framebench.devices.simulation.torch_bitsandbytes import follow_bitsandbytes
 from framebench.devices.simulation.torch_compiled import compile_here
 from framebench.devices.simulation.torch_convolutions import describe_gpu
-from framebench.devices.simulation.torch_device import is_on_gpu, pose_as_gpu, replace_attribute
+from framebench.devices.simulation.torch_device import (
+    GpuStream,
+    is_on_gpu,
+    pose_as_gpu,
+    replace_attribute,
+)
 from framebench.devices.simulation.torch_eager import EagerOnGpu
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE, Gpu
 from framebench.devices.simulation.torch_snapshot import make_snapshot
@@ -93,15 +98,19 @@ class Simulation:
     is_tensor_parallel: bool  # layers were divided over ranks
     lives: list[Life]  # every storage and workspace, from the model's building on
     has_frozen_weights: bool  # more than half of the weights' numbers get no gradient
+    has_recurrent: bool  # recurrent layers that a GPU runs in cuDNN
 
     @property
     def kind(self) -> Kind:
         """Return the kind of prediction, by which its error is stated.
 
-        Unknown workspaces come first, as no other error is as large.
+        Unknown workspaces come first, as no other error that was measured is as large. What cuDNN
+        keeps for recurrent layers is next: it was compared with no measured peak.
         """
         if self.convolutions[False]:
             return "torch, convolutions without workspaces"
+        if self.has_recurrent:
+            return "torch, recurrent layers"
         if self.is_compiled:
             return "torch, compiled"
         if self.is_tensor_parallel:
@@ -186,6 +195,9 @@ def simulated_gpu(
         watch.resize(storage)  # no dispatch mode sees it
         return storage
 
+    def record_stream(tensor: Tensor, stream: GpuStream) -> None:
+        watch.record_stream(tensor, stream.number)
+
     with ExitStack() as stack:
         where = stack.enter_context(pose_as_gpu(watch.allocator))
         register_attention()
@@ -202,8 +214,9 @@ def simulated_gpu(
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
         stack.enter_context(replace_attribute(torch.UntypedStorage, "resize_", resize_and_follow))
+        stack.enter_context(replace_attribute(Tensor, "record_stream", record_stream))
         stack.enter_context(watch)
-        stack.enter_context(EagerOnGpu())
+        stack.enter_context(EagerOnGpu(watch.note_recurrent))
         yield where, watch
 
 
@@ -218,6 +231,7 @@ def simulate(
     rank: int = 0,
     ranks: int = 1,
     chooses_all: bool | None = None,
+    waits_for_streams: bool | None = None,
 ) -> Simulation:
     """Run `make_step(device)()` several times on fake tensors.
 
@@ -231,9 +245,12 @@ def simulate(
         rank: Which of several ranks it is.
         ranks: How many there are, each with a GPU.
         chooses_all: Whether operators that choose elements by their values choose all or none.
+        waits_for_streams: Whether memory that another stream uses (`Tensor.record_stream`) stays
+            taken until the step ends, or is free as soon as the program drops it.
 
     Raises:
         UnknownChoice: The step chooses elements by their values, and `chooses_all` is None.
+        UnknownTiming: Another stream uses memory of the step, and `waits_for_streams` is None.
         OutOfMemory: Where the allocator would. Whatever else the step raises is passed on.
     """
     gpu = Gpu(
@@ -254,6 +271,7 @@ def simulate(
         limit = settings or Settings(limit=device.memory_bytes)
         where, watch = stack.enter_context(simulated_gpu(gpu, limit, ranks > 1))
         watch.chooses_all = chooses_all
+        watch.waits_for_streams = waits_for_streams
         stats = watch.allocator.stats
         with follow_phases(watch):
             step = make_step(where)
@@ -271,6 +289,7 @@ def simulate(
                 first_event = len(watch.allocator.trace)
                 between_steps = stats.allocated_peak = stats.allocated
                 step()
+                watch.end_step()
                 by_step.append(stats.allocated_peak)
                 mark_states(watch, optimizers)
         peak_event = find_peak(watch.lives, first_event, len(watch.allocator.trace))
@@ -294,6 +313,7 @@ def simulate(
             is_tensor_parallel=watch.is_tensor_parallel,
             lives=watch.lives,
             has_frozen_weights=is_mostly_frozen(filter(watch.holds, weights)),
+            has_recurrent=watch.has_recurrent,
         )
 
 

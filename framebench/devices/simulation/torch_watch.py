@@ -27,12 +27,13 @@ from framebench.devices.simulation import (
     torch_convolutions,
     torch_kernels,
 )
-from framebench.devices.simulation.allocator import Allocator
+from framebench.devices.simulation.allocator import DEFAULT_STREAM, Allocator
 from framebench.devices.simulation.blocks import Block, OutOfMemory
 from framebench.devices.simulation.conditions import find_answer
 from framebench.devices.simulation.torch_choices import UnknownChoice
 from framebench.devices.simulation.torch_device import is_on_gpu
 from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_streams import UnknownTiming
 
 aten = torch.ops.aten
 # what linear layers and embeddings run
@@ -65,6 +66,8 @@ class Life:
     kind: str = ""
     line: str = ""  # of the program that asked for it; none in the backward pass
     shape: str = ""
+    stream: int = DEFAULT_STREAM  # that asked for it
+    is_on_other_stream: bool = False  # a stream that did not ask for it uses it too
 
     def is_alive_at(self, event: int) -> bool:
         """Return whether it had its block after the first `event` events of the allocator."""
@@ -100,8 +103,13 @@ class Watch(TorchDispatchMode):
         self.convolutions: Counter[bool] = Counter()  # by whether their workspaces are known
         self.is_compiled = False  # whether a function of the program was compiled
         self.is_tensor_parallel = False  # whether a layer was computed on parts of its weights
+        self.has_recurrent = False  # whether a recurrent layer ran that a GPU runs in cuDNN
         # whether operators that choose elements choose all or none; None: they are refused
         self.chooses_all: bool | None = None
+        # whether blocks that another stream uses stay taken until the step ends; None: they are
+        # refused
+        self.waits_for_streams: bool | None = None
+        self.waiting: list[Life] = []  # the dead ones whose blocks stay taken
         self.labels: dict[int, str] = {}
         self.truths_read: Counter[str] = Counter()  # by line of the program
         self.refused: OutOfMemory | None = None  # the first request for which the GPU had no memory
@@ -154,6 +162,10 @@ class Watch(TorchDispatchMode):
         out = torch_choices.CHOOSES[func](*args, self.chooses_all)
         self.track_operator(func._schema.name.partition("::")[2], args, out)
         return out
+
+    def note_recurrent(self) -> None:
+        """Remember that a recurrent layer ran that a GPU runs in cuDNN."""
+        self.has_recurrent = True
 
     def note_compilation(self) -> None:
         """Remember that a function of the program was compiled."""
@@ -310,6 +322,7 @@ class Watch(TorchDispatchMode):
             born=born,
             kind=kind,
             line=line,
+            stream=self.allocator.stream,
         )
         self.lives.append(life)
         return life
@@ -344,8 +357,33 @@ class Watch(TorchDispatchMode):
             return
         if self.alive.get(key) is life:
             del self.alive[key]
-        if not self.settle_sum(dead=life):
+        if self.settle_sum(dead=life):
+            return
+        if life.is_on_other_stream and self.waits_for_streams:
+            self.waiting.append(life)
+        else:
             self.give_back(life)
+
+    def record_stream(self, tensor: Tensor, stream: int) -> None:
+        """Note that a stream uses a tensor, whose block then waits for the stream when it is freed.
+
+        The GPU decides how long. A stream that asked for the block itself has no need to wait
+        (`recordStream` in c10/cuda/CUDACachingAllocator.cpp). Raises UnknownTiming unless the
+        simulation has an answer.
+        """
+        for part in list_plain_parts(tensor):
+            life = self.alive.get(part.untyped_storage()._cdata)
+            if life is None or life.stream == stream:
+                continue
+            if self.waits_for_streams is None:
+                raise UnknownTiming(find_line(sys._getframe(1)))
+            life.is_on_other_stream = True
+
+    def end_step(self) -> None:
+        """Give back the blocks that waited for another stream."""
+        for life in self.waiting:
+            self.give_back(life)
+        self.waiting.clear()
 
     def give_back(self, life: Life) -> None:
         """Give a block back."""

@@ -168,6 +168,17 @@ def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
     return [f"not predicted: {', '.join(those)}: {reason}" for reason, those in names.items()]
 
 
+def list_unanswered(predictions: Iterable[Planned]) -> list[str]:
+    """Return why no peak was predicted, a line for each reason, and what bounds each case."""
+    reasons = {}
+    bounds = []
+    for planned in predictions:
+        label = parse_case(planned.case).label
+        reasons[label] = planned.reason or planned.outcome
+        bounds += [f"{label}: {note}" for note in planned.notes]
+    return [*group_by_reason(reasons), *bounds]
+
+
 def describe_share(planned: Planned, device: Device) -> str:
     """Return which share of the device's memory the case needs.
 

@@ -18,7 +18,7 @@ from framebench.devices.catalog import find
 from framebench.devices.plans import planning, process, store
 from framebench.devices.plans import version as planners
 from framebench.devices.plans.planned import Planned
-from framebench.devices.plans.version import ANSWERED_NOW
+from framebench.devices.plans.version import ANSWERED_SINCE
 from framebench.devices.simulation import cudnn
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
@@ -109,23 +109,28 @@ def test_what_is_planned_now_is_said_first(tmp_path, fake_planner):
     ]
 
 
-(REFUSED_BEFORE,) = ANSWERED_NOW  # the reason of a refusal that this version has an answer for
+# the reason of a refusal of version 2 that version 3 bounds
+REFUSED_BY_2 = next(reason for reason, since in ANSWERED_SINCE.items() if since == 3)
+REFUSED_BEFORE = {"outcome": "not planned", "reason": f"{REFUSED_BY_2}, and more"}
 
 
 @pytest.mark.parametrize(
-    ("refusal", "calls"),
+    ("refusal", "made_by", "calls"),
     [
-        ({"outcome": "refused", "reason": "needs 90.00 GiB", "needs_bytes": 90 * 2**30}, 1),
-        ({"outcome": "not planned", "reason": "the driver decides"}, 1),
-        ({"outcome": "not planned", "reason": f"{REFUSED_BEFORE}: a compiler decides"}, 2),
+        ({"outcome": "refused", "reason": "needs 90.00 GiB", "needs_bytes": 90 * 2**30}, 2, 1),
+        ({"outcome": "not planned", "reason": "the driver decides"}, 2, 1),
+        (REFUSED_BEFORE, 2, 2),
+        (REFUSED_BEFORE, 3, 1),
     ],
-    ids=["too large", "refused now too", "refused by an earlier version alone"],
+    ids=["too large", "refused now too", "refused by an earlier version alone", "bounded now"],
 )
-def test_a_refusal_is_reused_unless_this_version_has_an_answer(
-    refusal, calls, tmp_path, fake_planner
+def test_a_refusal_is_reused_unless_this_version_says_more(
+    refusal, made_by, calls, tmp_path, fake_planner, monkeypatch
 ):
     planner_calls = fake_planner(refusal)
-    (first,) = plan_cases(tmp_path)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(planning, "PLANNER_VERSION", made_by)
+        (first,) = plan_cases(tmp_path)
     (second,) = plan_cases(tmp_path)
     for planned in (first, second):
         assert (planned.outcome, planned.reason) == (refusal["outcome"], refusal["reason"])
@@ -223,6 +228,14 @@ def test_predict_says_no_if_nothing_could_be_predicted(tmp_path, fake_planner):
     result = framebench("predict", CASE, *options)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.endswith(f"not predicted: {CASE}: it needs a kernel's choice\n")
+
+
+def test_predict_shows_the_bounds_of_what_it_cannot_predict(tmp_path, fake_planner):
+    reason, bounds = "it needs a kernel's choice", "It takes at least 1,024.0 MiB: its weights."
+    fake_planner({"outcome": "not planned", "reason": reason, "notes": [bounds]})
+    options = ("--device", "h100-80gb", "--results", str(tmp_path))
+    result = framebench("predict", CASE, *options)
+    assert result.stderr.endswith(f"not predicted: {CASE}: {reason}\n{CASE}: {bounds}\n")
 
 
 def test_one_peak_is_explained(tmp_path, fake_planner):

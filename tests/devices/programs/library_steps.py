@@ -12,6 +12,7 @@ from framebench.devices import DoesNotFit, simulate
 
 WIDTH = 1024
 ROWS = 64
+MATRICES = 8
 
 
 def make_linear_step(device):
@@ -117,6 +118,41 @@ def make_choosing_step(device):
     return step
 
 
+def make_streamed_step(device):
+    """Matrices that a stream of its own copies to the host, each dropped when its copy began."""
+    to_host = torch.cuda.Stream()
+
+    def step():
+        for _ in range(MATRICES):
+            matrix = torch.randn(WIDTH, WIDTH, device=device)
+            to_host.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(to_host):
+                matrix.to("cpu", non_blocking=True)
+            matrix.record_stream(to_host)
+
+    return step
+
+
+def make_recorded_step(device):
+    """A stream is recorded that asked for the memory itself, which then has nothing to wait for."""
+    batch = torch.randn(ROWS, WIDTH, device=device)
+    return lambda: (batch * 2).record_stream(torch.cuda.current_stream())
+
+
+def make_recurrent_step(device):
+    """Two layers of LSTM, which a GPU runs in cuDNN."""
+    model = nn.LSTM(64, 64, num_layers=2, batch_first=True).to(device)
+    batch = torch.randn(ROWS, 16, 64, device=device)
+    return lambda: model(batch)[0].sum().backward()
+
+
+def make_cell_step(device):
+    """A cell of an LSTM, which PyTorch runs in its own kernel on a GPU too."""
+    model = nn.LSTMCell(64, 64).to(device)
+    batch = torch.randn(ROWS, 64, device=device)
+    return lambda: model(batch)[0].sum().backward()
+
+
 def make_decorated_step(device):
     """A function that is compiled and never called, as packages have some."""
 
@@ -154,6 +190,12 @@ print(
             "choosing none": describe(make_choosing_step, chosen="none"),
             "choosing all": describe(make_choosing_step, chosen="all"),
             "decorated": describe(make_decorated_step),
+            "streamed": describe(make_streamed_step),
+            "recurrent": describe(make_recurrent_step),
+            "cell": describe(make_cell_step),
+            "recorded": describe(make_recorded_step),
+            "streams done": describe(make_streamed_step, other_streams="done"),
+            "streams waiting": describe(make_streamed_step, other_streams="waiting"),
         }
     )
 )

@@ -45,6 +45,9 @@ UNPLANNED = {
     f"transformer/torch/train/pool_off/b4/cpu@{GPU}": "asks the driver for each tensor",
     f"transformer/torch/train/compile_max_autotune/b4/cpu@{GPU}": "measured on the GPU",
     f"resnet50/torch/train/autotune/b4/tiny@{GPU}": "measured on the GPU",
+    f"transformer/torch/train/offload_streamed/b4/cpu@{GPU}": "a copy on another stream",
+    f"resnet50/torch/pair/scripted/b4/tiny@{GPU}": "TorchScript",
+    f"resnet50/torch/pipeline/prefetch/b4/tiny@{GPU}": "the loader",
 }
 Answers = dict[str, dict[str, Any]]
 
@@ -161,3 +164,27 @@ def test_attention_kernels_follow_the_release(answers):
     assert kernels == ["flash_attention", "cudnn_attention"]
     (note,) = answers[OLDER]["notes"]
     assert "those of PyTorch 2.13 for all" in note
+
+
+@pytest.mark.slow
+def test_offloading_on_other_streams_takes_as_much_as_the_speed_of_copies_lets_it(answers):
+    """At the least what is offloaded is gone at once; at the most it waits, and comes back too."""
+    parts = answers[name_place("offload_streamed")]["parts"]
+    eager = answers[name_place("fp32")]["parts"]
+    assert 4 * eager["weights"] <= parts["at_least"] * 1.01
+    assert parts["at_least"] < eager["allocated"] - eager["activations"] / 2
+    assert parts["at_most"] > eager["reserved"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "scope"),
+    [
+        ("pool_off", "bounded from both sides"),
+        ("compile+pool_off", "bounded from below"),  # the eager step bounds its tensors no more
+        ("offload_streamed", "bounded from both sides"),
+        ("offload_streamed+pool_off", "bounded from below"),
+    ],
+)
+def test_only_a_step_with_the_same_tensors_is_bounded_by_them(strategy, scope):
+    case = Case.from_id(f"transformer/torch/train/{strategy}/b8/full")
+    assert find_scope(case, has_convolutions=False) == scope

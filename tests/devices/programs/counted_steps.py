@@ -1,0 +1,255 @@
+"""Steps of kinds that people train, simulated, and counted by hand on the CPU.
+
+What autograd saves is counted by its own hooks, in a forward pass with numbers. Printed as JSON, by
+name. No step drops out: on a CPU dropout saves other masks than on a GPU.
+"""
+
+import json
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from framebench.devices import simulate
+
+WIDTH, HEADS, WORDS, LENGTH, BATCH = 256, 4, 4096, 128, 16
+
+
+class Attention(nn.Module):
+    """Attention to another sequence, or to the sequence itself, with a mask or causal."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x, source=None, mask=None, causal=False):
+        source = x if source is None else source
+        heads = []
+        for layer, values in ((self.query, x), (self.key, source), (self.value, source)):
+            heads.append(layer(values).unflatten(-1, (HEADS, -1)).transpose(1, 2))
+        mixed = F.scaled_dot_product_attention(*heads, attn_mask=mask, is_causal=causal)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """A layer of a Transformer; `crossed` has attention to an encoder's result too."""
+
+    def __init__(self, crossed=False):
+        super().__init__()
+        self.attend, self.cross = Attention(), Attention() if crossed else None
+        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x, encoded=None, mask=None):
+        x = x + self.attend(self.norms[0](x), mask=mask, causal=self.cross is not None)
+        if self.cross is not None:
+            x = x + self.cross(self.norms[1](x), source=encoded)
+        return x + self.down(F.gelu(self.up(self.norms[2](x))))
+
+
+class MaskedText(nn.Module):
+    """An encoder of padded texts, as BERT is one."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+
+    def forward(self, texts, lengths, labels):
+        is_word = torch.arange(LENGTH, device=texts.device) < lengths[:, None]
+        mask = torch.zeros(BATCH, 1, 1, LENGTH, device=texts.device)
+        mask = mask.masked_fill(~is_word[:, None, None], -1e9).expand(-1, 1, LENGTH, -1)
+        x = self.words(texts)
+        for block in self.blocks:
+            x = block(x, mask=mask)
+        scores = F.linear(x, self.words.weight)
+        return F.cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+
+class Speech(nn.Module):
+    """Convolutions over time, an encoder, and a decoder that attends to it, as in Whisper."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (
+            nn.Conv1d(80, WIDTH, 3, padding=1),
+            nn.Conv1d(WIDTH, WIDTH, 3, 2, 1),
+        )
+        self.encoder = nn.ModuleList(Block() for _ in range(2))
+        self.words = nn.Embedding(WORDS, WIDTH)
+        self.decoder = nn.ModuleList(Block(crossed=True) for _ in range(2))
+
+    def forward(self, sound, texts):
+        x = F.gelu(self.second(F.gelu(self.first(sound)))).transpose(1, 2)
+        for block in self.encoder:
+            x = block(x)
+        y = self.words(texts)
+        for block in self.decoder:
+            y = block(y, encoded=x)
+        scores = F.linear(y, self.words.weight)
+        return F.cross_entropy(scores.flatten(0, 1), texts.flatten())
+
+
+class Residual(nn.Module):
+    """A residual block of a denoiser, which is told the time."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.norms = nn.ModuleList([nn.GroupNorm(8, inputs), nn.GroupNorm(8, outputs)])
+        self.first, self.second = (
+            nn.Conv2d(inputs, outputs, 3, 1, 1),
+            nn.Conv2d(outputs, outputs, 3, 1, 1),
+        )
+        self.time, self.skip = nn.Linear(64, outputs), nn.Conv2d(inputs, outputs, 1)
+
+    def forward(self, x, time):
+        y = self.first(F.silu(self.norms[0](x))) + self.time(F.silu(time))[:, :, None, None]
+        return self.skip(x) + self.second(F.silu(self.norms[1](y)))
+
+
+class Denoiser(nn.Module):
+    """A U-Net that predicts noise, as in diffusion."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Conv2d(3, 64, 3, 1, 1), nn.Conv2d(64, 3, 3, 1, 1)
+        self.down, self.middle = Residual(64, 64), Residual(64, 128)
+        self.up = Residual(192, 64)
+
+    def forward(self, images, times, noise):
+        time = times[:, None] * torch.linspace(0, 1, 64, device=images.device)
+        kept = self.down(self.stem(images), time)
+        x = self.middle(F.avg_pool2d(kept, 2), time)
+        x = self.up(torch.cat([F.interpolate(x, scale_factor=2), kept], 1), time)
+        return F.mse_loss(self.head(x), noise)
+
+
+class Detector(nn.Module):
+    """A detector that learns its boxes at the places that lie in a box of the image."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(
+            nn.Conv2d(3, 64, 3, 2, 1, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(64, 64, 3, 1, 1),
+            nn.ReLU(),
+        )
+        self.scores, self.boxes = nn.Conv2d(64, 8, 3, 1, 1), nn.Conv2d(64, 4, 3, 1, 1)
+
+    def forward(self, images, targets):
+        x = self.trunk(images)
+        scores, boxes = (head(x).flatten(2).transpose(1, 2) for head in (self.scores, self.boxes))
+        places = torch.linspace(0, 1, scores.shape[1], device=images.device)[:, None]
+        total = scores.square().mean()
+        for score, box, target in zip(scores, boxes, targets):
+            is_inside = (places > target[None, :, 0]) & (places < target[None, :, 1])
+            (inside, which) = torch.where(is_inside)
+            total = total + F.smooth_l1_loss(box[inside], target[which], reduction="sum")
+            total = total + F.cross_entropy(score[inside], which % 8, reduction="sum")
+        return total
+
+
+def draw_texts():
+    return torch.randint(WORDS, (BATCH, LENGTH))
+
+
+PROGRAMS = {
+    "padded texts": (MaskedText, lambda: (draw_texts(), torch.full((BATCH,), 100), draw_texts())),
+    "speech": (Speech, lambda: (torch.randn(BATCH, 80, 2 * LENGTH), draw_texts())),
+    "denoiser": (
+        Denoiser,
+        lambda: (torch.randn(4, 3, 64, 64), torch.rand(4), torch.randn(4, 3, 64, 64)),
+    ),
+    "detector": (Detector, lambda: (torch.randn(4, 3, 128, 128), [torch.rand(5, 4)] * 4)),
+}
+
+
+class CountResults(TorchDispatchMode):
+    """Count the bytes of all storages that operators make."""
+
+    def __init__(self):
+        super().__init__()
+        self.storages = {}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.storages.update(find_storages(out))
+        return out
+
+
+def find_storages(tensors):
+    """Return the storages of a tree of tensors, which keeps them alive."""
+    storages = {}
+    for tensor in tree_leaves(tensors):
+        if isinstance(tensor, torch.Tensor):
+            storage = tensor.untyped_storage()
+            storages[storage._cdata] = storage
+    return storages
+
+
+def count_bytes(storages: Mapping) -> int:
+    return sum(storage.nbytes() for storage in storages.values())
+
+
+def count_by_hand(make_model, make_batch):
+    """Return the bytes that a step of AdamW has at least and at most at once.
+
+    At least: weights, gradients and two moments during the update; or weights, moments, batch and
+    what is saved at the end of the forward pass. At most: all of it together, with every result of
+    the forward pass, a gradient for each of them, and the update's copy of the weights.
+    """
+    torch.manual_seed(0)
+    model, batch = make_model(), make_batch()
+    weights = find_storages([*model.parameters(), *model.buffers()])
+    inputs = find_storages(batch)
+    saved = {}
+
+    def save(tensor):
+        saved.update(find_storages(tensor))
+        return tensor
+
+    results = CountResults()
+    with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor), results:
+        model(*batch)
+    for key in (*weights, *inputs):
+        saved.pop(key, None)
+    gradients = count_bytes(find_storages(list(model.parameters())))
+    lasting = count_bytes(weights) + 2 * gradients
+    during_forward = lasting + count_bytes(inputs) + count_bytes(saved)
+    everything = lasting + 2 * gradients + count_bytes(inputs) + 2 * count_bytes(results.storages)
+    return max(lasting + gradients, during_forward), everything
+
+
+def simulate_program(make_model, make_batch, **options):
+    """Return what the step takes in use on a GPU without libraries' workspaces, or why not."""
+
+    def make_step(device):
+        model = make_model().to(device)
+        optimizer = torch.optim.AdamW(model.parameters())
+        batch = tree_map(lambda tensor: tensor.to(device), make_batch())
+
+        def step():
+            optimizer.zero_grad()
+            model(*batch).backward()
+            optimizer.step()
+
+        return step
+
+    simulation = simulate(make_step, "a100-40gb", **options)
+    return simulation.allocated - simulation.kinds["workspaces"]
+
+
+answers = {}
+for name, (make_model, make_batch) in PROGRAMS.items():
+    least, most = count_by_hand(make_model, make_batch)
+    if name == "detector":
+        simulated = [simulate_program(make_model, make_batch, chosen=c) for c in ("none", "all")]
+    else:
+        simulated = [simulate_program(make_model, make_batch)]
+    answers[name] = {"least": least, "most": most, "simulated": simulated}
+print(json.dumps(answers))
