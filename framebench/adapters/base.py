@@ -111,7 +111,7 @@ class Adapter(ABC):
     # than tensors take large blocks
     malloc_bytes_before: int | None = None
     unseen_before_steps = 0  # bytes of `UNSEEN` when the first step begins
-    teacher: Any = None  # the configuration of a second model that is not trained
+    teacher_config: Any = None  # the configuration of a second model, which is not trained
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         """Take a case and its framework's switches, by the name in a row's `how`."""

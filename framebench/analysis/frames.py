@@ -539,7 +539,10 @@ def make_frame_of_rows(rows: Sequence[Row]) -> pd.DataFrame:
 
 @cache
 def find_catalog_place(scenario: str, strategy: str) -> int:
-    """Return the strategy's place in the scenario; a combination of no profile comes last."""
+    """Return the sort key of a strategy: its index in `list_strategies`.
+
+    Whatever is not listed there, such as a combination of no profile, comes last.
+    """
     strategies = list_strategies(scenario)
     return strategies.index(strategy) if strategy in strategies else len(strategies)
 

@@ -20,6 +20,7 @@ def format_value(value: float, form: str) -> str:
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
     if form == "change":
         return f"{100 * (value - 1):+,.1f}"
+    # "share", "points" and "error" are shares of one, printed in per cent
     digits = 3 if form == "error" and abs(value) < 0.001 else 1
     return f"{100 * value:,.{digits}f}"
 

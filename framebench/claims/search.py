@@ -104,7 +104,9 @@ def list_pairs(text: str) -> list[str]:
 def find_terms(text: str) -> dict[str, float]:
     """Return the terms of a text with their weights; a concept begins with `@`.
 
-    A word that names a concept weighs less itself: its synonyms find nearly as much.
+    A word that names a concept weighs less itself: its synonyms find nearly as much. For
+    `checkpointing conv` it is `{"checkpoint": 0.2, "conv": 1.0, "@checkpointing": 1.0}`. Only the
+    weights of a query count: an `Index` gives the terms of claims weights of its own.
     """
     text = normalize(text)
     words = [*list_stems(text), *list_pairs(text)]

@@ -52,7 +52,10 @@ def group_cases(cases: Iterable[Case]) -> list[list[Case]]:
 
 
 def make_selector(group: list[Case]) -> str:
-    """Return the selector that names a group's cases, with their strategies in braces."""
+    """Return the selector that names a group's cases, with their strategies in braces.
+
+    The cases differ only in their strategies, as those of `group_cases` do.
+    """
     workload, framework, scenario, strategy, batch, size = group[0].id.split("/")
     if len(group) > 1:
         strategy = f"{{{','.join(case.strategy for case in group)}}}"

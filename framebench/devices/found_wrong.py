@@ -31,14 +31,14 @@ def find_wrong_on_gpus(results: Path) -> list[WrongResult]:
     folder = Results(results)
     wrong = []
     for machine in folder.machines:
-        for record in select_newest(folder.read_for_tables(machine)):
+        for record in select_newest_by_case(folder.read_for_tables(machine)):
             if record.status == "wrong" and not record.on_cpu:
                 wrong.append(WrongResult(machine, record.parsed))
     return wrong
 
 
-def select_newest(records: Iterable[RecordBase]) -> Iterable[RecordBase]:
-    """Return the newest record of each case."""
+def select_newest_by_case(records: Iterable[RecordBase]) -> Iterable[RecordBase]:
+    """Return the record of each case that was measured last."""
     newest = {}
     for record in sorted(records, key=get_measurement_time):
         newest[record.case] = record

@@ -16,7 +16,7 @@ from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
 from framebench.explain.record import Explanation
-from framebench.explain.table import load_explanations, select_newest
+from framebench.explain.table import load_explanations, select_newest_version
 from framebench.records.record_base import parse_case
 
 COLOURS = {
@@ -35,7 +35,7 @@ def figures(results: Results, _machines: Iterable[str]) -> Iterator[FigureReques
 
     A framework's case is that of its newest release.
     """
-    explanations = select_newest(load_explanations(results.root))
+    explanations = select_newest_version(load_explanations(results.root))
     explanations = sorted(explanations, key=list_parts_but_framework)
     for parts, group in groupby(explanations, list_parts_but_framework):
         workload, scenario, strategy, batch, size = parts

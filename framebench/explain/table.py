@@ -34,7 +34,7 @@ def load_explanations(results: Path) -> list[Explanation]:
     return sorted(store.read_models(Explanation, files), key=rank)
 
 
-def select_newest(explanations: Sequence[Explanation]) -> list[Explanation]:
+def select_newest_version(explanations: Sequence[Explanation]) -> list[Explanation]:
     """Return each case's explanation in the newest version.
 
     `explanations` are in the order of versions.

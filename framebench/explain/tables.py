@@ -12,7 +12,7 @@ from framebench.explain import against, table
 def make_tables(results: Results) -> list[Table]:
     """Return tables of each case's newest step, and of its changes against the version before."""
     explanations = table.load_explanations(results.root)
-    newest = table.select_newest(explanations)
+    newest = table.select_newest_version(explanations)
     tables = []
     for explanation in newest:
         tables.append(table.tabulate_kinds(explanation))

@@ -25,7 +25,7 @@ from framebench.cli.shared import (
 from framebench.engine import environments, installed, runner
 from framebench.growth import measure
 from framebench.growth.measure import NoReadings
-from framebench.growth.progress import HALF, WARM_UP, count_steps
+from framebench.growth.progress import STEPS_PER_HALF, WARM_UP, count_steps
 from framebench.growth.record import Growth
 from framebench.suite import hypothetical
 from framebench.suite.user_file import Fault, list_definitions
@@ -126,9 +126,9 @@ def is_model(file: Path) -> bool:
 def announce(steps: int) -> None:
     """Say what is about to run, and about how long it takes."""
     say(
-        f"{count_steps(steps)} steps: {WARM_UP} of warm-up, {steps} that are read, and {2 * HALF} "
-        "that are watched. They take as long as so many of yours, and the readings some time more; "
-        "whatever they keep stays in memory until the end"
+        f"{count_steps(steps)} steps: {WARM_UP} of warm-up, {steps} that are read, and "
+        f"{2 * STEPS_PER_HALF} that are watched. They take as long as so many of yours, and the "
+        "readings some time more; whatever they keep stays in memory until the end"
     )
 
 

@@ -48,7 +48,10 @@ def watch_compilations() -> list[CompiledProgram]:
 
 
 def make_tracker() -> StorageTracker:
-    """Return a tracker of the arrays that the graph of operations holds."""
+    """Return a tracker of the arrays that only the graph of operations holds.
+
+    No object of Python holds them, so that they are in no list of Python's objects.
+    """
     return GraphArrays()
 
 

@@ -18,9 +18,10 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from framebench.growth.additions import find_additions
-from framebench.growth.progress import HALF
+from framebench.growth.progress import STEPS_PER_HALF
 
-REGULAR = 0.75  # the least share of these steps that must leave something behind
+# A leak comes with the steps. What fewer of the second half's steps leave behind is no leak.
+FEWEST_LEFTOVERS = 0.75 * STEPS_PER_HALF
 MOST_ROWS = 8  # of each kind
 KINDS = ("graph", "compilation", "object", "storage")  # in the order of the report
 FRAMES = 12  # of a traceback
@@ -139,14 +140,14 @@ class LeakWatch:
         Rows are by kind, and the most bytes come first. Each has the fields of
         `framebench.growth.record.Leftover`.
         """
-        groups = group_things(self.programs, self.tracker)
+        groups = group_things(self.programs, self.tracker)  # each a list, the oldest first
         rows = list_grown_graphs(self.graphs, self.tracker.list_graphs())
         self.tracker.__exit__(None, None, None)
         # made after the first half
         new = {source: things[self.counted[source] :] for source, things in groups.items()}
         groups.clear()  # its lists would be taken for holders of what is in them
         for source, things in new.items():
-            if len(things) >= REGULAR * HALF:
+            if len(things) >= FEWEST_LEFTOVERS:
                 rows.append(make_row(source, things, self.tracker))
         report = []
         for kind in KINDS:
@@ -171,12 +172,12 @@ def list_grown_graphs(
     rows = []
     for name, size in after.items():
         grown = size - before.get(name, size)
-        if grown >= REGULAR * HALF:
+        if grown >= FEWEST_LEFTOVERS:
             row = {
                 "kind": "graph",
                 "what": f"graph of {size} operations",
                 "made_at": name.written_at,
-                "per_step": grown / HALF,
+                "per_step": grown / STEPS_PER_HALF,
                 "bytes_per_step": None,  # nodes are the framework's, and tell no size
                 "note": f"hangs on {name.variable}: add a number to it, as of .item()",
             }
@@ -217,8 +218,8 @@ def make_row(source: Source, things: list[Any], tracker: StorageTracker) -> dict
         "kind": source.kind,
         "what": source.what,
         "made_at": source.made_at,
-        "per_step": len(things) / HALF,
-        "bytes_per_step": None if size is None else round(size / HALF),
+        "per_step": len(things) / STEPS_PER_HALF,
+        "bytes_per_step": None if size is None else round(size / STEPS_PER_HALF),
         "note": note,
     }
 
@@ -339,14 +340,17 @@ def name_type(kind: type) -> str:
 
 def describe_array(thing: Any) -> str:
     """Return type and shape of an array, such as `float32[4, 8]`; empty for anything else."""
-    if not is_array(thing):
+    if not has_array_class(thing):
         return ""
     dtype = str(thing.dtype).removeprefix("torch.")
     return f"{dtype}{list(thing.shape)}"
 
 
-def is_array(thing: Any) -> bool:
-    """Return whether an object is an array or a tensor of any framework."""
+def has_array_class(thing: Any) -> bool:
+    """Return whether an object is an array or a tensor of any framework.
+
+    Only its class is looked at: to read an attribute of an object may run the user's code.
+    """
     return all(hasattr(type(thing), name) for name in ("shape", "dtype", "nbytes"))
 
 
@@ -357,7 +361,10 @@ def measure_size(things: list[Any]) -> int | None:
     """
     if has_storage(type(things[0])):
         return None
-    return sum(int(thing.nbytes) if is_array(thing) else sys.getsizeof(thing) for thing in things)
+    size = 0
+    for thing in things:
+        size += int(thing.nbytes) if has_array_class(thing) else sys.getsizeof(thing)
+    return size
 
 
 def describe_holder(things: list[Any], tracker: StorageTracker) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 PROGRESS = "framebench grow: "  # begins such a line
 WARM_UP = 20  # steps before the first reading: compilers, pools and caches settle
-HALF = 12  # steps of each half that is watched; what the second half leaves behind is named
+STEPS_PER_HALF = 12  # that are watched; what the second half leaves behind is named
 
 
 def count_steps(steps: int) -> int:
     """Return how many steps are made where so many are read."""
-    return WARM_UP + steps + 2 * HALF
+    return WARM_UP + steps + 2 * STEPS_PER_HALF
 
 
 def describe_progress(made: int, needed: int, elapsed_s: float) -> str:

@@ -31,8 +31,8 @@ from framebench.adapters.base import Adapter
 from framebench.growth.leak_report import CompiledProgram, LeakWatch
 from framebench.growth.meters import MeterReadings, make_host_meters, make_rise_meters
 from framebench.growth.progress import (
-    HALF,
     PROGRESS,
+    STEPS_PER_HALF,
     WARM_UP,
     count_steps,
     describe_progress,
@@ -88,7 +88,7 @@ class StepFollower:
         if self.steps_made == self.first_watched:
             gc.unfreeze()
             self.watch = LeakWatch(self.counters.make_tracker(), self.programs)
-        elif self.steps_made == self.first_watched + HALF:
+        elif self.steps_made == self.first_watched + STEPS_PER_HALF:
             self.watch.begin_second_half()
         elif self.steps_made == self.needed:
             self.leaks = self.watch.finish()
@@ -125,7 +125,7 @@ class StepFollower:
             "bytes": {name: readings[name] for name in self.bytes},
             "rises": rises,
             "counts": {name: readings[name] for name in self.counts},
-            "watched": HALF,
+            "watched": STEPS_PER_HALF,
             "kept": self.leaks,
             **process,
         }

@@ -20,6 +20,7 @@ MapArray = Callable[[Any], Any]
 
 def is_array(node: Any) -> bool:
     """Return whether something is an array of any framework."""
+    # a class such as np.ndarray has the attributes too, and is no array
     return not isinstance(node, type) and hasattr(node, "shape") and hasattr(node, "dtype")
 
 

@@ -164,10 +164,10 @@ def find_stateful_tensors(adapter: Adapter) -> str:
         adapter.step()
     batch = adapter.put(*adapter.workload.make_batch(adapter.config, adapter.case.batch))
     compute_gradient(adapter, batch, restore=False)
-    before = copy_buffers(adapter)
+    before = copy_untrained(adapter)
     compute_gradient(adapter, batch, restore=False)
     changed = []
-    for name, array in copy_buffers(adapter).items():
+    for name, array in copy_untrained(adapter).items():
         if not np.array_equal(array, before[name], equal_nan=True):
             changed.append(name)
     adapter.restore()
@@ -176,8 +176,8 @@ def find_stateful_tensors(adapter: Adapter) -> str:
     return f"{changed[0]} and {format_count(len(changed) - 1, 'other tensor')}"
 
 
-def copy_buffers(adapter: Adapter) -> dict[str, np.ndarray]:
-    """Return a copy of each of the model's tensors that are not trained, by name."""
+def copy_untrained(adapter: Adapter) -> dict[str, np.ndarray]:
+    """Return a copy of each buffer and each frozen weight of the model, by name."""
     params = adapter.workload.params(adapter.config)
     names = {param.name for param in params if not param.trainable}
     return {name: array.copy() for name, array in adapter.weights() if name in names}

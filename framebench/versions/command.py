@@ -401,7 +401,7 @@ def newest(
 
 
 def choose_exit_code(codes: Sequence[int]) -> int:
-    """Return the exit code of several frameworks.
+    """Return the exit code of several frameworks from theirs: 0 only if all are 0.
 
     A regression, 1, counts more than what could not be judged, 3.
     """

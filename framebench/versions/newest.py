@@ -63,8 +63,8 @@ class ReleasePair:
         """Return whether the index has nothing newer than the pinned version."""
         return Version(self.newest) <= Version(self.pinned)
 
-    def describe_current(self) -> str:
-        """Return that there is nothing newer to measure."""
+    def explain_why_nothing_is_measured(self) -> str:
+        """Return a sentence for a pair that is current: there is nothing newer to measure."""
         return f"{self.framework} {self.pinned} is pinned, and the index has no newer release"
 
     @property
@@ -137,7 +137,7 @@ class PairBench:
         UnknownCase, and Busy.
         """
         if pair.is_current:
-            return NewestVerdict(pair, "current", pair.describe_current())
+            return NewestVerdict(pair, "current", pair.explain_why_nothing_is_measured())
         selected = measure.select_cases(pair.framework, None, self.options.profile)
         cases = [case for case in selected if not explain_unsupported(case)]
         folder = self.results / FOLDER

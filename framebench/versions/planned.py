@@ -88,7 +88,7 @@ def compare_newest(
         say(f"{pair.framework} has no plans for a device that is not here")
         return 0
     if pair.is_current:
-        say(pair.describe_current())
+        say(pair.explain_why_nothing_is_measured())
         return 0
     cases = []
     for case in select_base_batch(PLANNED):

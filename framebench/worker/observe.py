@@ -55,8 +55,8 @@ def restart(adapter: Adapter) -> None:
 def _make_canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
     """Return the initial weights and buffers of the case, including a teacher's."""
     weights = dict(adapter.case.weights)
-    if adapter.teacher:
-        for name, array in adapter.workload.make_weights(adapter.teacher).items():
+    if adapter.teacher_config:
+        for name, array in adapter.workload.make_weights(adapter.teacher_config).items():
             weights[f"teacher.{name}"] = array
     return weights
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from framebench.growth.leak_report import ROOT, choose_line
-from framebench.growth.progress import HALF
+from framebench.growth.progress import STEPS_PER_HALF
 
 PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
 
@@ -37,9 +37,8 @@ def test_leaked_objects_are_named_with_size_line_and_holder(is_linked, tmp_path)
     assert (array["per_step"], array["bytes_per_step"]) == (1, 10_000)
     line = PROGRAM.read_text().splitlines().index("    arrays.append(np.full(1250, 0.5))") + 1
     place = f"{PROGRAM.relative_to(ROOT)}:{line}"
-    assert (
-        array["note"] == f"held by `arrays`, list of {2 * HALF}, in __main__, added to at {place}"
-    )
+    length = 2 * STEPS_PER_HALF
+    assert array["note"] == f"held by `arrays`, list of {length}, in __main__, added to at {place}"
     assert array["made_at"] == place
     assert tensor["what"].endswith(".Tensor")
     assert (tensor["per_step"], tensor["bytes_per_step"]) == (1, None), (

@@ -161,7 +161,7 @@ class JaxAdapter(Adapter):
         self.names = self.make_names(self.config)
         if parts.draws:
             # the same states in each step, so that every strategy draws the same numbers
-            self.constants["draws"] = self.place("draws", self.model_module.draws())
+            self.constants["draws"] = self.place("draws", self.model_module.read_rng_states())
         self.place_model(parts)
         self.weight_count = sum(a.size for a in jax.tree.leaves((parts.params, parts.frozen)))
         self.put_inputs()

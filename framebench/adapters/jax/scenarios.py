@@ -73,7 +73,7 @@ def distill(run: JaxAdapter) -> Proof:
     teacher's weights are constants of the step.
     """
     plain_loss = run.recipe.loss
-    config = run.teacher = run.workload.config(run.case.size)
+    config = run.teacher_config = run.workload.config(run.case.size)
     graphs: list[nnx.GraphDef] = []
 
     def attach_teacher() -> None:

@@ -93,7 +93,7 @@ def frozen(run: JittorAdapter, part: str = "half") -> Proof:
 @switch
 def distill(run: JittorAdapter) -> Proof:
     """Distil the plain model: half the loss is how far its probabilities are from the student's."""
-    config = run.teacher = run.workload.config(run.case.size)
+    config = run.teacher_config = run.workload.config(run.case.size)
 
     def attach_teacher(model: Module) -> None:
         """Make the teacher, and have the loss compare the student with it."""

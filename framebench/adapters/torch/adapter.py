@@ -294,7 +294,11 @@ class TorchAdapter(Adapter):
             yield
 
     def list_other_modules(self) -> list[nn.Module]:
-        """Return modules in globals of the user's file that have no weight of the model."""
+        """Return modules in globals of the user's file that have no weight of the model.
+
+        The file's loss may call them, such as a frozen teacher. A step in float64 then needs their
+        weights in float64, too.
+        """
         own = {id(weight) for weight in self.model.parameters()}
         others = []
         for _, value in iterate_globals(self.case.user_file):

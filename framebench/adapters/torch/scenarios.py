@@ -111,9 +111,10 @@ def distill(run: TorchAdapter) -> Proof:
     Hinton et al. 2015 at temperature 1.
     """
     config = run.workload.config(run.case.size)
-    run.teacher = config
+    run.teacher_config = config
 
-    def attach(model: nn.Module) -> None:
+    def add_teacher(_: nn.Module) -> None:
+        """Load the teacher next to the student, which stays as it is."""
         run.models_in_memory.append(run.load(config, run.canonical(config)).eval())
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
@@ -137,7 +138,7 @@ def distill(run: TorchAdapter) -> Proof:
             "teacher_gradients": sum(p.grad is not None for p in teacher.parameters()),
         }
 
-    run.recipe.on_model.append(attach)
+    run.recipe.on_model.append(add_teacher)
     run.recipe.objective = objective
     proof = expect(teacher_passes=run.micro_batches, teacher_gradients=0)
     return proof.counting(count_passes)

@@ -26,7 +26,8 @@ from framebench.suite.sequences import group_by
 
 COLUMNS = tuple(read_columns("support").values())
 HEADINGS = tuple(column.name for column in COLUMNS)
-FEW = 12  # strategies of a framework: of more the mechanism is left out, since it fills a screen
+# a table of more strategies has no column for the mechanism, which would fill a screen
+MOST_WITH_MECHANISM = 12
 UNTRIED_ON_GPU = ("jittor",)  # frameworks that have not run on a GPU yet (docs/gpu.md)
 GENERATED = "Generated from framebench/strategies/registry.py."
 
@@ -169,29 +170,30 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
         support = find_support(cases_of_strategy)
         is_usual = "+" not in strategy and not cases_of_strategy[0].plan.only_for_claims
         rows.append((framework, strategy, is_usual, support.supported, support.kind, support.why))
-    columns = ["framework", "strategy", "is_usual", "is_supported", "kind", "why"]
+    columns = ["framework", "strategy", "is_usual", "is_supported", "kind", "how_or_why_not"]
     df = pd.DataFrame(rows, columns=columns)
     if df["is_usual"].any():
         df = df[df["is_usual"]]
     for framework in FRAMEWORKS:
-        yield from describe_framework(framework, df[df["framework"] == framework])
+        yield from make_framework_tables(framework, df[df["framework"] == framework])
 
 
-def describe_framework(framework: str, strategies: pd.DataFrame) -> Iterator[Table]:
+def make_framework_tables(framework: str, strategies: pd.DataFrame) -> Iterator[Table]:
     """Yield a table of the strategies that a framework has, and one of those that it lacks.
 
     `strategies` has rows of `describe_cases`, all of this framework.
     """
     caption = ""
-    how = strategies["kind"] + ": " + strategies["why"]
-    if len(strategies) > FEW:
+    how = strategies["kind"] + ": " + strategies["how_or_why_not"]
+    if len(strategies) > MOST_WITH_MECHANISM:
         how = strategies["kind"]
         caption = (
             f"How one is done: framebench list --strategies '*/{framework}/*/STRATEGY'. "
             "Words: docs/strategies.md."
         )
     is_supported = strategies["is_supported"]
-    explanations = {"has": how[is_supported], "does not have": strategies["why"][~is_supported]}
+    why_not = strategies["how_or_why_not"]
+    explanations = {"has": how[is_supported], "does not have": why_not[~is_supported]}
     for title, texts in explanations.items():
         if texts.empty:
             continue

@@ -172,7 +172,7 @@ def advise(
 
     shape = None
     if parameters:
-        shape = make_shape(workload, parameters, sequence, width, layers, vocabulary)
+        shape = make_described_config(workload, parameters, sequence, width, layers, vocabulary)
         size = f"{spec.load_workload(workload).parameter_count(shape) / 1e6:,.0f}M"
     elif (sequence, width, layers, vocabulary) != UNDESCRIBED:
         fail(
@@ -227,7 +227,7 @@ def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]
     return frameworks, frozenset(selected_strategies) if named.strategy else None
 
 
-def make_shape(
+def make_described_config(
     workload: str,
     parameters: float,
     sequence: int,
@@ -235,12 +235,15 @@ def make_shape(
     layers: int | None,
     vocabulary: int,
 ) -> Any:
-    """Return the configuration of a model that is only described. Raises UnknownCase."""
-    make = spec.load_workload(workload).described
-    if make is None:
+    """Return the configuration with this many parameters, of a model that no workload declares.
+
+    Its type is the workload's own. Raises UnknownCase.
+    """
+    make_config = spec.load_workload(workload).described
+    if make_config is None:
         refuse_undescribed(workload)
     try:
-        return make(parameters, sequence, width, layers, vocabulary)
+        return make_config(parameters, sequence, width, layers, vocabulary)
     except ValueError as error:
         raise UnknownCase(str(error)) from None
 

@@ -153,10 +153,16 @@ def suggest_savers(
 def choose_candidates(
     selector: str, batch: int | None, device: Device, only_usual: bool
 ) -> tuple[list[Case], dict[str, str]]:
-    """Return the selected cases at a batch, or at their smallest, and why others are left out.
+    """Return the selected cases that can be predicted, and why the others cannot be, by their id.
 
-    With `only_usual` these are the usual strategies, and no others are listed as left out. Raises
-    UnknownCase.
+    Raises UnknownCase if none can be predicted, or if the selector names several workloads.
+
+    Args:
+        selector: Of cases at any batch; the batch that it names is not used.
+        batch: The batch of the cases; None takes the smallest that each strategy can have.
+        device: The target device.
+        only_usual: Whether to choose the usual strategies alone. Nobody named the others, so that
+            the reasons why some cannot be predicted are not returned.
     """
     selected = select_described(selector) or select(selector)
     named = [replace(case, batch=batch or case.plan.micro_batches) for case in selected]

@@ -123,7 +123,7 @@ class Planned(Part):
         return tuple(note for note in self.not_held if "workspaces of convolutions" not in note)
 
     @property
-    def interval(self) -> ErrorInterval:
+    def error_interval(self) -> ErrorInterval:
         """Return how far predictions of this kind were off."""
         return INTERVALS[self.kind]
 
@@ -164,7 +164,8 @@ def find_needs(planned: Planned) -> int | None:
     """Return the bytes to plan with, by the upper end of the error; None without a prediction."""
     if planned.predicted_bytes is None:
         return None
-    return estimate_needs(planned.predicted_bytes, planned.interval.high, BY_NAME[planned.device])
+    error = planned.error_interval.high
+    return estimate_needs(planned.predicted_bytes, error, BY_NAME[planned.device])
 
 
 def describe_workspaces(predictions: Iterable[Planned]) -> str:

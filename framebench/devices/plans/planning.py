@@ -48,7 +48,7 @@ PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")  # released together with JAX
 # for any release of JAX, the one that is pinned for the current release
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")
 SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
-JITTOR = (
+WHY_NOT_JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; "
     "on a CPU its own allocator's peak tells what its tensors take"
 )
@@ -82,7 +82,7 @@ def select_cases(selector: str) -> list[Case]:
 def explain_unpredictable_on_device(case: Case, device: Device) -> str | None:
     """Return why the needs of this case on a device cannot be predicted, or None if they can."""
     if case.framework not in SOURCES:
-        return JITTOR
+        return WHY_NOT_JITTOR
     if not case.support.supported:
         return case.support.why
     if case.framework == "torch" and device.kind != "gpu":

@@ -33,7 +33,8 @@ def join_as_rank(rank: int, ranks: int) -> Iterator[None]:
     private.share_empty_chunks()
     with ExitStack() as stack:
         stack.callback(dist.destroy_process_group)
-        stack.enter_context(replace_attribute(dist, "init_process_group", join_again))
+        skip = skip_init_process_group
+        stack.enter_context(replace_attribute(dist, "init_process_group", skip))
         init_mesh = make_mesh_init(DeviceMesh.__init__)
         stack.enter_context(replace_attribute(DeviceMesh, "__init__", init_mesh))
         init_replica = make_replica_init(DistributedDataParallel.__init__)
@@ -44,8 +45,8 @@ def join_as_rank(rank: int, ranks: int) -> Iterator[None]:
         yield
 
 
-def join_again(*_: Any, **__: Any) -> None:
-    """Do nothing: the process is in a group already."""
+def skip_init_process_group(*_: Any, **__: Any) -> None:
+    """Do nothing in the place of `init_process_group`: the process is in a group already."""
 
 
 def make_replica_init(init: Callable[..., None]) -> Callable[..., None]:

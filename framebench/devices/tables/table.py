@@ -198,10 +198,10 @@ def describe_reserved(planned: Planned) -> str:
     """Return what the framework is predicted to take in MiB, with its interval if it is judged."""
     if planned.peak_bytes is None:
         return format_mib(planned.needs_bytes)
-    if not planned.interval.is_judged:
+    if not planned.error_interval.is_judged:
         return f"{format_mib(planned.peak_bytes)} (error not judged)"
-    low = planned.peak_bytes * (1 + planned.interval.low)
-    high = planned.peak_bytes * (1 + planned.interval.high)
+    low = planned.peak_bytes * (1 + planned.error_interval.low)
+    high = planned.peak_bytes * (1 + planned.error_interval.high)
     interval = f"{format_mib(low, ',.0f')} to {format_mib(high, ',.0f')}"
     return f"{format_mib(planned.peak_bytes)} ({interval})"
 

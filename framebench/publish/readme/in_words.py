@@ -90,7 +90,7 @@ def describe_training(
         savings = rank_savings(select_comparable(group))
         phrases = []
         for framework, ranked in savings:
-            phrases.append(describe_framework(framework, ranked, timed, shares, machine))
+            phrases.append(describe_least_needs(framework, ranked, timed, shares, machine))
         if phrases:
             batch = rows.find_usual_batch(group)
             lines.append(f"**{workload.title}**, training at batch {batch}. {' '.join(phrases)}")
@@ -110,7 +110,7 @@ def find_shares_by_batch(tables: Mapping[str, pd.DataFrame]) -> SharesByBatch:
     return shares
 
 
-def describe_framework(
+def describe_least_needs(
     framework: str,
     ranked: list[Any],
     timed: dict[Any, Any],

@@ -242,7 +242,7 @@ def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
         "peak": round((planned.peak_bytes or planned.needs_bytes or 0) / MIB, 1),
         "base": case.strategy == case.stage.baseline,
         "source": SOURCES.get(planned.source or "", ""),
-        "error": describe_error(planned.interval),
+        "error": describe_error(planned.error_interval),
         "href": get_prediction_link(planned.device, planned.case, release),
         "bytes": needs,
         "same_loss": case.plan.same_loss,

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from framebench.growth.leak_report import LeakWatch, StorageTracker
-from framebench.growth.progress import HALF
+from framebench.growth.progress import STEPS_PER_HALF
 
 arrays = []
 tensors = []
@@ -33,10 +33,10 @@ def keep_nothing():
 def watch(step):
     """Return what is reported of these steps."""
     watch = LeakWatch(StorageTracker(), [])
-    for _ in range(HALF):
+    for _ in range(STEPS_PER_HALF):
         step()
     watch.begin_second_half()
-    for _ in range(HALF):
+    for _ in range(STEPS_PER_HALF):
         step()
     return watch.finish()
 
