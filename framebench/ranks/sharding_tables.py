@@ -186,12 +186,15 @@ def tabulate_predictions(predictions: Sequence[Prediction]) -> Table:
         "activations",
         "formula",
     )
-    rows = [make_prediction_row(prediction) for prediction in predictions]
+    rows = []
+    for prediction in predictions:
+        cells = describe_prediction(prediction)
+        rows.append([cells[heading] for heading in head])
     return Table.of_text("Peaks of one rank, predicted", caption, head, rows, left=3)
 
 
-def make_prediction_row(prediction: Prediction) -> tuple[str, ...]:
-    """Return the cells of one prediction."""
+def describe_prediction(prediction: Prediction) -> dict[str, str]:
+    """Return the cells of one prediction by their heading."""
     case = Case.from_id(prediction.case)
     parts = prediction.parts
     batch = case.batch // case.ranks
@@ -203,16 +206,19 @@ def make_prediction_row(prediction: Prediction) -> tuple[str, ...]:
     activations = parts.get("activations")
     if activations:
         formula = count_korthikanti_bytes(replace(case, batch=batch))
-    sizes = (
-        prediction.peak_bytes,
-        sum(states.values()),
-        gathered,
-        largest_unit,
-        activations,
-        formula,
-    )
-    names = (case.framework, case.strategy, case.size, str(case.ranks), str(batch))
-    return *names, *map(format_mib, sizes)
+    return {
+        "framework": case.framework,
+        "strategy": case.strategy,
+        "size": case.size,
+        "ranks": str(case.ranks),
+        "batch of a rank": str(batch),
+        "peak": format_mib(prediction.peak_bytes),
+        "states": format_mib(sum(states.values())),
+        "gathered": format_mib(gathered),
+        "largest unit": format_mib(largest_unit),
+        "activations": format_mib(activations),
+        "formula": format_mib(formula),
+    }
 
 
 def find_largest_unit(size: str) -> int:
