@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from framebench.adapters.user_facts import ModelFacts
 from framebench.adapters.user_functions import UserFile
 from framebench.suite.trees import list_arrays
 
@@ -55,7 +56,7 @@ def route_blocks(
     model.bodies = tuple(bodies)
 
 
-def find_blocks(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
+def find_named_or_repeated(model: Any, user: UserFile, access: ModuleAccess) -> list[Any]:
     """Return the blocks that the file names in `blocks`, or the repeated modules of most weights.
 
     Raises Fault if `blocks` names none, or something that is no module of the model.
@@ -139,7 +140,7 @@ def describe_model(
     targets: Any,
     batch_norms: Sequence[str],
     has_convolutions: bool,
-) -> dict[str, Any]:
+) -> ModelFacts:
     """Return the facts of a user's model that are read the same way in every framework.
 
     Args:

@@ -23,6 +23,7 @@ from jax import Array
 from framebench.adapters import user_blocks
 from framebench.adapters.jax.adapter import JaxAdapter, is_inexact
 from framebench.adapters.jax.states import list_keys, read_period_counters
+from framebench.adapters.user_facts import ModelFacts
 from framebench.adapters.user_functions import (
     STEP,
     UserFile,
@@ -158,14 +159,17 @@ class LinenModel(nnx.Module):
         return self.inner(*inputs, **kwargs, mutable=["batch_stats"])
 
 
-def draws() -> dict[str, Any]:
+def read_rng_states() -> dict[str, Any]:
     """Return the model's initial states of random numbers, in nested dictionaries."""
     return nnx.to_pure_dict(nnx.state(make_plain_model(), nnx.RngState))
 
 
 def find_blocks(model: nnx.Module) -> list[Any]:
-    """Return the blocks, which checkpointing recomputes. Raises Fault."""
-    return user_blocks.find_blocks(model, user(), ACCESS)
+    """Return the blocks, which checkpointing recomputes: named by the file, or repeated modules.
+
+    Raises Fault.
+    """
+    return user_blocks.find_named_or_repeated(model, user(), ACCESS)
 
 
 def loss(output: Any, target: Array) -> Array:
@@ -322,7 +326,7 @@ def explain_uncut(inputs: Any, size: int) -> str:
     )
 
 
-def facts(size: int) -> dict[str, Any]:
+def facts(size: int) -> ModelFacts:
     """Return the facts of the file's model for the parent, which does not import JAX.
 
     `size` is the number of samples in a batch. Raises Fault.

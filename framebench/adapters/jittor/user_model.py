@@ -16,6 +16,7 @@ from jittor import Module, Var, nn
 
 from framebench.adapters import user_blocks
 from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
+from framebench.adapters.user_facts import ModelFacts
 from framebench.adapters.user_functions import (
     STEP,
     UserFile,
@@ -86,8 +87,11 @@ def blocks_of(model: Module) -> list[Module]:
 
 
 def find_blocks(model: Module) -> list[Module]:
-    """Return the model's blocks. Raises Fault."""
-    return user_blocks.find_blocks(model, user(), ACCESS)
+    """Return the blocks, which checkpointing recomputes: named by the file, or repeated modules.
+
+    Raises Fault.
+    """
+    return user_blocks.find_named_or_repeated(model, user(), ACCESS)
 
 
 def loss(output: Any, target: Any) -> Var:
@@ -134,7 +138,7 @@ def batch(size: int) -> tuple[Any, Any]:
     return map_tree(Var.numpy, x), map_tree(Var.numpy, y)
 
 
-def facts(size: int) -> dict[str, Any]:
+def facts(size: int) -> ModelFacts:
     """Return the facts of the file's model for the parent, which does not import Jittor.
 
     `size` is the number of samples in a batch. Raises Fault.

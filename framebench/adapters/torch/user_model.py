@@ -38,6 +38,7 @@ from framebench.adapters.torch.user_optimizer import (
     needs_closure,
     set_options,
 )
+from framebench.adapters.user_facts import ModelFacts
 from framebench.adapters.user_functions import (
     STEP,
     UserFile,
@@ -194,7 +195,7 @@ def find_blocks(model: nn.Module) -> list[nn.Module]:
     chosen: list[str] = load_workload(USER_MODEL).facts.get("blocks", [])
     if chosen and all(name in modules for name in chosen):
         return [modules[name] for name in chosen]
-    return user_blocks.find_blocks(get_file_model(model), user(), ACCESS)
+    return user_blocks.find_named_or_repeated(get_file_model(model), user(), ACCESS)
 
 
 def list_levels(model: nn.Module) -> list[list[Any]]:
@@ -405,7 +406,7 @@ def to_canonical(tensor: Tensor) -> np.ndarray | Tensor:
     return to_wide_array(tensor)
 
 
-def facts(size: int) -> dict[str, Any]:
+def facts(size: int) -> ModelFacts:
     """Return the facts of the file's model for the parent, which does not import PyTorch.
 
     `size` is the number of samples in a batch. Raises Fault.
@@ -437,7 +438,7 @@ def facts(size: int) -> dict[str, Any]:
     }
 
 
-def describe_weights(model: nn.Module) -> dict[str, Any]:
+def describe_weights(model: nn.Module) -> ModelFacts:
     """Return the facts of a model's weights (`facts`). Raises Fault if no weight is trained."""
     parameters = dict(model.named_parameters())
     with_tied = dict(model.named_parameters(remove_duplicate=False))
@@ -470,7 +471,7 @@ def is_compiled(module: nn.Module) -> bool:
     return hasattr(module, "_orig_mod") or module._compiled_call_impl is not None
 
 
-def _describe_optimizer(model: nn.Module) -> dict[str, Any]:
+def _describe_optimizer(model: nn.Module) -> ModelFacts:
     """Return the facts of the file's optimizer (`facts`). Raises Fault."""
     if "optimizer" not in user() and not configures_optimizer(model):
         return {"optimizer": "SGD"}
