@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from framebench.analysis.reports.verdicts import format_value
+from framebench.analysis.reports.verdicts import format_with_unit
 
 MOST_BISECTED = 3  # each takes several installations
 LABEL = "regression"
@@ -69,7 +69,7 @@ def make_body(row: Row, release: str) -> str:
     ]
     for side in ("base", "change"):
         value = row[f"{side}_value"]
-        text = "-" if value is None else format_value(value, row["unit"])
+        text = "-" if value is None else format_with_unit(value, row["unit"])
         lines.append(f"- {row[side]}: {text}")
     if row["low"] is not None:
         lines.append(f"- 95 % interval of the ratio: {row['low']:.3f} to {row['high']:.3f}")

@@ -24,7 +24,7 @@ FindStorages = Callable[[Any], StorageBytes]  # the storages of an array; none o
 Root = tuple[str, Any]  # a name for an object, and the object
 CLOSED = (ModuleType, CodeType, FrameType)
 ATOMS = (bool, int, float, complex, str, bytes, type(None))
-MOST = 200_000  # objects that are visited below one root
+MOST_VISITED = 200_000  # objects below one root
 NAMELESS = "nothing that has a name in your file"
 CUT = object()  # ends a walk that was cut off
 END = object()  # of the referents of one object
@@ -39,7 +39,7 @@ def find_holders(
     """Return the bytes that can be reached from each root, by the root's name.
 
     Each storage counts once, for the first root that leads to it. The name of a root with more
-    than `MOST` objects says that the rest was not searched.
+    than `MOST_VISITED` objects says that the rest was not searched.
 
     Args:
         roots: Where the search begins.
@@ -54,7 +54,7 @@ def find_holders(
         total = 0
         for instance in objects:
             if instance is CUT:
-                name = f"{name}, of which {MOST:,} objects were searched"
+                name = f"{name}, of which {MOST_VISITED:,} objects were searched"
                 continue
             for address, size in find_storages(instance).items():
                 if address and size and address not in counted:
@@ -72,7 +72,7 @@ def find_holders(
 
 
 def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
-    """Yield an object and all that it refers to, at most `MOST` of them, then `CUT` if more follow.
+    """Yield an object and all that it refers to, at most MOST_VISITED, then CUT if more follow.
 
     The walk does not enter objects whose id is in `closed`, and leaves out numbers and texts. It is
     depth first: where it ends early, it has seen some elements of a list with all that is in them.
@@ -88,7 +88,7 @@ def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
         is_known = id(other) in visited or id(other) in closed
         if is_known or isinstance(other, ATOMS) or not may_enter(other):
             continue
-        if len(visited) == MOST:
+        if len(visited) == MOST_VISITED:
             yield CUT
             return
         visited.add(id(other))

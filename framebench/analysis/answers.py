@@ -17,7 +17,7 @@ from framebench.analysis.statistics import PEAK, Ratio
 SavedRatio = Literal["needs_ratio", "relative_peak"]
 
 
-def select_rows(rows_of_machines: Sequence[Sequence[Row]]) -> list[Row]:
+def select_one_row_per_case(rows_of_machines: Sequence[Sequence[Row]]) -> list[Row]:
     """Return one row for each case, from the rows of this machine and then of others.
 
     It is the first that can be compared with its baseline, or else the first. If one machine has

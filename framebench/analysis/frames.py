@@ -552,11 +552,11 @@ def order_releases(versions: pd.Series) -> pd.Series:
 
     What is no version by the common rules comes first: a record may have been written by anybody.
     """
-    releases = sorted(versions.dropna().unique(), key=parse_release)
+    releases = sorted(versions.dropna().unique(), key=make_release_key)
     return versions.astype(pd.CategoricalDtype(releases, ordered=True))
 
 
-def parse_release(version: str) -> tuple[Version, str]:
+def make_release_key(version: str) -> tuple[Version, str]:
     """Return the sort key of a release; a text that is no version comes first."""
     try:
         return Version(version), version

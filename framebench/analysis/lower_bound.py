@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # may put anything there.
 ACTIVATIONS_OFFLOADED = {"offload", "offload_streamed", "mem_limit"}
 STATES_OFFLOADED = {"optimizer_offload", "mem_limit"}
-WIDE, NARROW = 4, 2  # bytes of float32; of bfloat16 and float16
+FLOAT32_BYTES, FLOAT16_BYTES = 4, 2  # bytes of float32; of bfloat16 and float16
 # bytes of a label or token: JAX and Jittor hold them in 32 bits
 INTEGER = {"torch": 8, "jax": 4, "jittor": 4}
 
@@ -81,7 +81,7 @@ def get_activation_width(case: Case) -> int:
 
     Under automatic mixed precision all activations are taken to be narrow, as the least.
     """
-    return NARROW if case.plan.precision in ("bf16", "fp16") else WIDE
+    return FLOAT16_BYTES if case.plan.precision in ("bf16", "fp16") else FLOAT32_BYTES
 
 
 def get_storage_width(case: Case) -> int:
@@ -91,7 +91,7 @@ def get_storage_width(case: Case) -> int:
     """
     if {"half", "amp_level"} & get_options(case).keys():
         return get_activation_width(case)
-    return WIDE
+    return FLOAT32_BYTES
 
 
 def get_micro_batch(case: Case) -> int:

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row, make_rows
 from framebench.analysis.lower_bound import (
-    WIDE,
+    FLOAT32_BYTES,
     compute_lower_bound,
     get_activation_width,
     get_micro_batch,
@@ -294,7 +294,7 @@ def predict_described(evidence: Sequence[Row], case: Case) -> Peak:
     most = max(ratios)
     bound = compute_lower_bound(case).total
     logits = list_layers(case)[-1].elements * get_micro_batch(case)
-    added_bytes_of_logit = 3 * WIDE - get_activation_width(case)
+    added_bytes_of_logit = 3 * FLOAT32_BYTES - get_activation_width(case)
     low = least * bound
     high = most * bound + added_bytes_of_logit * logits
     method = f"lower bound x {least:.2f} to {most:.2f}, with one to three copies of the logits"

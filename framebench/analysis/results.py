@@ -213,7 +213,7 @@ class Results:
     def make_answer_table(self, machines: Sequence[str]) -> pd.DataFrame:
         """Return a row for each case, from the first of these machines that can answer.
 
-        The rule is in `answers.select_rows`.
+        The rule is in `answers.select_one_row_per_case`.
         """
         from framebench.analysis import answers, frames
 
@@ -222,7 +222,7 @@ class Results:
             records = select_records(self.read_for_tables(name))
             single = [record for record in records if record.parsed.ranks == 1]
             rows_of_machines.append(frames.make_rows(single, self.searches))
-        return frames.make_frame_of_rows(answers.select_rows(rows_of_machines))
+        return frames.make_frame_of_rows(answers.select_one_row_per_case(rows_of_machines))
 
     def table(
         self, machine: str | None = None, versions: Literal["one", "all"] = "one"

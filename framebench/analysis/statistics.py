@@ -15,9 +15,9 @@ core.
   most; the interval is that of Student's t. Some pairs are noisier than most: the median of the
   variances is the prior, so that a few do not widen every interval, and a pair that is noisier than
   the prior explains keeps only its own variance, so that its interval is not too narrow.
-- A ratio of fewer than `FEW` blocks has no interval, since fewer cover noisy pairs too seldom
-  (studies/noise); it is printed as `~1.23`, and decides nothing. One is undecided if its interval
-  holds both faster and slower, and is wider than `WIDE`.
+- A ratio of fewer than `FEWEST_BLOCKS` blocks has no interval, since fewer cover noisy pairs too
+  seldom (studies/noise); it is printed as `~1.23`, and decides nothing. One is undecided if its
+  interval holds both faster and slower, and is wider than `WIDE_INTERVAL`.
 
 Peaks repeat: they need no blocks. How often all this errs: studies/noise.
 """
@@ -33,9 +33,9 @@ from typing import NamedTuple
 import numpy as np
 
 CONFIDENCE = 0.95
-FEW = 3  # blocks that an interval takes
-NO_INTERVAL = f"fewer than {FEW} blocks have no interval"
-WIDE = 0.05  # relative half-width from which on an interval around 1 tells nothing
+FEWEST_BLOCKS = 3  # that give an interval
+NO_INTERVAL = f"fewer than {FEWEST_BLOCKS} blocks have no interval"
+WIDE_INTERVAL = 0.05  # relative half-width from which on an interval around 1 tells nothing
 PRIOR = 4  # degrees of freedom that the variance of all other pairs has at most
 # Resolution of one process's peak, relative and in bytes: the kernel gives pages by the dozen, and
 # equal processes of small peaks differ by up to a quarter of a MiB (studies/noise). Other
@@ -49,7 +49,7 @@ class Ratio(NamedTuple):
     """A candidate over its base."""
 
     value: float
-    low: float | None = None  # 95 % interval; None with fewer than FEW blocks
+    low: float | None = None  # 95 % interval; None with fewer than FEWEST_BLOCKS blocks
     high: float | None = None
     p: float | None = None  # two-sided, of a ratio of 1
     blocks: int = 0
@@ -63,10 +63,10 @@ class Ratio(NamedTuple):
 
     @property
     def narrow(self) -> bool:
-        """Return whether the interval is no wider than `WIDE` to each side."""
+        """Return whether the interval is no wider than `WIDE_INTERVAL` to each side."""
         if self.low is None or self.high is None:
             return False
-        return max(self.high / self.value, self.value / self.low) <= 1 + WIDE
+        return max(self.high / self.value, self.value / self.low) <= 1 + WIDE_INTERVAL
 
     @property
     def text(self) -> str:
@@ -138,7 +138,7 @@ def compare_blocks(logs: Sequence[float], others: Pool = NO_POOL) -> Ratio:
     log_ratios = np.asarray(logs, dtype=float)
     blocks = len(log_ratios)
     mean = float(log_ratios.mean())
-    if blocks < FEW:
+    if blocks < FEWEST_BLOCKS:
         return Ratio(math.exp(mean), blocks=blocks)
 
     variance = float(log_ratios.var(ddof=1))

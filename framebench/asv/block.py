@@ -21,7 +21,7 @@ from framebench.suite.case import Case
 # The plug-in sets these for the benchmark processes.
 # the ids of all cases that this `asv run` measures, in every environment
 SELECTED = "FRAMEBENCH_SELECTED"
-BLOCKS = "FRAMEBENCH_BLOCKS"
+BLOCKS_VARIABLE = "FRAMEBENCH_BLOCKS"
 
 
 class ProgressSender(Listener):
@@ -70,7 +70,7 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
         for other in requested:
             if not runner.explain_unsupported(other) and differs_in_strategy_only(other, case):
                 compared.append(other)
-        blocks = int(os.environ.get(BLOCKS, "1"))
+        blocks = int(os.environ.get(BLOCKS_VARIABLE, "1"))
         measure(make_groups(compared, find_built(requested, own)), run, blocks)
         return run.get_records(variant)[0]
 

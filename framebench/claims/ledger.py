@@ -13,7 +13,7 @@ from framebench.claims.claim import Claim
 from framebench.claims.lines import Line, add_gpu_lines, applies, let_gpus_decide, make_line
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import NOT_MEASURED, UNMET, Verdict, summarize
-from framebench.claims.store import NAMES, MachineResults, SharedResults
+from framebench.claims.store import NAMES_PROBE, MachineResults, SharedResults
 from framebench.records.provenance import repeat_results
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.sequences import drop_duplicates
@@ -144,8 +144,8 @@ def make_entry(
     files = [file for line in lines for file in line.records]
     names_machine = ""
     if claim.absent:
-        files += machine.list_files([], NAMES)
-        names_machine = machine.find_other_machine(NAMES)
+        files += machine.list_files([], NAMES_PROBE)
+        names_machine = machine.find_other_machine(NAMES_PROBE)
     return Entry(
         id=claim.id,
         part=claim.part,
@@ -182,7 +182,7 @@ def judge_claim(claim: Claim, machine: MachineResults, lines: Sequence[Line]) ->
     it.
     """
     if claim.absent:
-        looked_up = machine.get_probe(NAMES)
+        looked_up = machine.get_probe(NAMES_PROBE)
         if looked_up is None or not machine.has_looked_up(claim.absent):
             return NOT_MEASURED
         if not any(looked_up.names[name] for name in claim.absent):

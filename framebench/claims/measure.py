@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from framebench.claims.probed_record import Probed
-from framebench.claims.store import NAMES, SNIPPET
+from framebench.claims.store import NAMES_PROBE, SNIPPET
 from framebench.engine import children, environments, runner
 from framebench.engine.environments import Environment, import_path
 from framebench.engine.recording import Context, make_provenance
@@ -40,7 +40,7 @@ def find_framework(probe: str) -> str:
 
     The framework is torch for `snippet-torch_amp` and `report-torch-77284`, and jittor for `names`.
     """
-    if probe == NAMES:
+    if probe == NAMES_PROBE:
         return "jittor"
     return re.split("[-_]", probe)[1]
 
@@ -140,7 +140,7 @@ def run(
     found: dict[str, list[float]] = {}
     exists: dict[str, bool] = {}
     error = ""
-    if probe == NAMES:
+    if probe == NAMES_PROBE:
         exists = look_up_names(names, environment)
     elif probe.startswith(SNIPPET):
         numbers, error = run_program(environment, LISTINGS / f"{probe.removeprefix(SNIPPET)}.py")

@@ -56,10 +56,10 @@ def make_plan(planned: Planned, file: Path) -> Plan:
     parts = planned.parts
     peak = planned.peak_bytes
     if peak is None:
-        return Plan(file, planned.interval, reason=f"{planned.outcome}: {planned.reason}")
+        return Plan(file, planned.error_interval, reason=f"{planned.outcome}: {planned.reason}")
     return Plan(
         file,
-        planned.interval,
+        planned.error_interval,
         peak=peak,
         # PyTorch's simulation has `between_steps`, XLA's plan has `arguments`
         standing=parts.get("between_steps", parts.get("arguments", 0)),

@@ -15,7 +15,7 @@ from framebench.claims.measures import OfCases, OfProgram
 from framebench.claims.plans import GPU
 from framebench.claims.registry import REGISTRY
 from framebench.claims.samples import TIME
-from framebench.claims.store import NAMES, MachineResults
+from framebench.claims.store import NAMES_PROBE, MachineResults
 from framebench.cli.measuring import measure_all
 from framebench.cli.shared import BROKEN, open_session, say
 from framebench.devices.plans.planning import planned_for
@@ -55,8 +55,8 @@ def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) ->
         if applies(measurement, size):
             add_missing(missing, measurement, machine, size)
     names = list_names(claims)
-    if names and (machine.find_other_machine(NAMES) or not machine.has_looked_up(names)):
-        missing.probes.append(NAMES)
+    if names and (machine.find_other_machine(NAMES_PROBE) or not machine.has_looked_up(names)):
+        missing.probes.append(NAMES_PROBE)
     # a block measures the memory of its cases too
     in_blocks = set(missing.timed)
     for pair in missing.pairs:

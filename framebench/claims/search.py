@@ -21,9 +21,9 @@ from framebench.claims.claim import Claim
 
 SYNONYMS = Path(__file__).parent / "synonyms.toml"
 OTHER_COMMANDS = Path(__file__).parent / "other_commands.toml"
-MOST = 15  # claims that a query finds
-LEAST = 1e-9  # below it nothing is shared
-NEAR = 0.55  # of the best claim's score: what is below is not shown
+MOST_CLAIMS = 15  # that a query finds
+LEAST_SCORE = 1e-9  # below it query and claim share no term
+LEAST_SHARE_OF_BEST = 0.55  # of the best claim's score: a claim below it is not shown
 SECONDARY_WEIGHT = 0.5  # of a term that is not in the statement itself
 NAMED_WEIGHT = 0.2  # of a word that stands for a concept
 NUMBER_WEIGHT = 0.25  # of a number
@@ -137,10 +137,10 @@ class Index:
         scores = {}
         for claim in self.claims:
             scores[claim.name] = self.score(terms, claim)
-        least = max(NEAR * max(scores.values()), LEAST)
+        least = max(LEAST_SHARE_OF_BEST * max(scores.values()), LEAST_SCORE)
         near = [claim for claim in self.claims if scores[claim.name] >= least]
         near.sort(key=lambda claim: scores[claim.name], reverse=True)  # equal ones keep their order
-        return near[:MOST]
+        return near[:MOST_CLAIMS]
 
     def score(self, terms: dict[str, float], claim: Claim) -> float:
         """Return how much of a query's terms a claim has: the rarer a term, the more it counts."""

@@ -28,7 +28,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 
-NAMES = "names"  # the probe that looks names up
+NAMES_PROBE = "names"  # the probe that looks names up
 SNIPPET = "snippet-"  # the probes that run what articles print
 
 
@@ -197,7 +197,7 @@ class MachineResults:
 
     def has_looked_up(self, names: Sequence[str]) -> bool:
         """Return whether the last look-up looked for all of these names."""
-        result = self.get_probe(NAMES)
+        result = self.get_probe(NAMES_PROBE)
         found = result.names if result else {}
         return all(name in found for name in names)
 

@@ -21,7 +21,7 @@ from framebench.claims.rule import (
 from framebench.suite.sequences import drop_duplicates, group_by
 
 NO_ADVICE = "None: the comparisons support none."
-FEW = 4  # lines that are named in brackets; more are counted
+MOST_LINES_NAMED = 4  # in brackets; more are counted
 
 
 def with_numbers(lines: Iterable[Line]) -> list[Line]:
@@ -134,7 +134,7 @@ def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
         by_verdict = group_by(sort_by_gain(device_lines), name_verdict)
         labels = {line.label for line in device_lines}
         has_unique_labels = all(labels) and len(labels) == len(device_lines)
-        is_named = has_unique_labels and len(labels) <= FEW and len(by_verdict) > 1
+        is_named = has_unique_labels and len(labels) <= MOST_LINES_NAMED and len(by_verdict) > 1
         verdicts = []
         for verdict_lines in by_verdict.values():
             verdicts.append(summarize_alike(verdict_lines, claim, is_named))

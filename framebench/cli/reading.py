@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from framebench.analysis.rendering import Table
     from framebench.analysis.results import Results as Folder
 
-WIDE = 120  # columns that the support matrix takes with its reasons
+MATRIX_COLUMNS = 120  # of the terminal that the support matrix takes with its reasons
 BY_MACHINE_HELP = "Show peaks and step times side by side, a column for each machine."
 STRATEGIES_HELP = "What each framework has, and why not: of all cases, or of those named."
 
@@ -112,7 +112,7 @@ def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
     tables: Iterable[Table]
     if cases:
         tables = support.describe_cases(cases)
-    elif out.width >= WIDE:
+    elif out.width >= MATRIX_COLUMNS:
         tables = support.make_tables()
     else:
         tables = support.make_summaries()

@@ -66,7 +66,7 @@ TELL_S = 5.0  # between two lines on progress where there is no terminal
 has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
 out = SafeConsole(width=None if has_width else PIPED_COLUMNS)
 err = SafeConsole(stderr=True)
-LEAST = 2**20 // 10  # bytes: less holds no model, and is 0.0 MiB in the tables
+LEAST_BYTES = 2**20 // 10  # less holds no model, and is 0.0 MiB in the tables
 UNITS = {
     "b": 1,
     "kib": 2**10,
@@ -78,7 +78,7 @@ UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
-MOST = 2**60  # bytes: more than this no machine has
+MOST_BYTES = 2**60  # more than this no machine has
 MOST_S = 10**6  # seconds of a time limit: eleven days, and a timer takes no more than years
 # statuses that fail the command, but not the other measurements
 BROKEN = ("crashed", "timeout", "wrong")
@@ -507,7 +507,7 @@ def parse_bytes(text: str) -> int:
         byte_count = int(float(match[1]) * UNITS[match[2]]) if match else 0
     except (ValueError, OverflowError, KeyError):  # `1.2.3MiB`, `1e999B`, `3 apples`
         byte_count = 0
-    if not LEAST <= byte_count <= MOST:
+    if not LEAST_BYTES <= byte_count <= MOST_BYTES:
         raise typer.BadParameter(
             f"{text!r} is no size of memory; write a number with its unit, for instance 512MiB "
             "(2^20 bytes) or 256MB (10^6 bytes), and at least 0.1 MiB, as less holds no model"

@@ -23,7 +23,7 @@ from framebench.cluster.collect_answers import add_answers, rename_origin
 from framebench.engine.environments import Say
 from framebench.engine.locks import hold_lock
 from framebench.records import store
-from framebench.records.provenance import LONGEST, check_machine, hash_hardware
+from framebench.records.provenance import LONGEST_MACHINE_NAME, check_machine, hash_hardware
 from framebench.records.record import Provenance, Record
 
 # of a results folder that several machines measured for: a results folder for each of them
@@ -85,7 +85,7 @@ class Collection:
         elif (folder, own_name) in self.names_by_folder:
             name = self.names_by_folder[folder, own_name]
         elif any(name in taken for taken in self.names.values()):
-            name = f"{name[: LONGEST - len(mark) - 1]}-{mark}"
+            name = f"{name[: LONGEST_MACHINE_NAME - len(mark) - 1]}-{mark}"
         self.names_by_folder.setdefault((folder, own_name), name)
         return name
 

@@ -20,11 +20,11 @@ from framebench.models.spec import load_workload
 from framebench.suite.case import Case
 
 ROW_IN = 0.26  # height of a strategy's two bars in inches
-WORTH = 0.05  # the least change that is drawn
+LEAST_CHANGE = 0.05  # that is drawn
 SHOWN = ("h100-80gb", "a100-40gb")
 FEWEST_STRATEGIES = 3
 FEWEST_RELEASES = 3
-NAMES = {"torch": "PyTorch: most in use", "jax": "JAX: XLA's plan"}
+BAR_LABELS = {"torch": "PyTorch: most in use", "jax": "JAX: XLA's plan"}
 NOTE = (
     "Predicted, not measured: a simulated step of PyTorch, and XLA's plan of JAX's. They count "
     "different things: compare bars "
@@ -49,7 +49,7 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
     order = drawn.groupby("strategy")["used_bytes"].min().sort_values(ascending=False).index
     if len(order) < FEWEST_STRATEGIES:
         return None
-    drawn = drawn.assign(MiB=drawn["used_bytes"] / MIB, column=drawn["framework"].map(NAMES))
+    drawn = drawn.assign(MiB=drawn["used_bytes"] / MIB, column=drawn["framework"].map(BAR_LABELS))
     devices = [name for name in SHOWN if name in set(drawn["device"])]
     size = (3.6 * len(devices) + 1.2, 1.0 + ROW_IN * len(order))
     figure, panels = plt.subplots(
@@ -63,8 +63,8 @@ def draw_savings(df: pd.DataFrame) -> Figure | None:
             x="MiB",
             hue="column",
             order=list(order),
-            hue_order=list(NAMES.values()),
-            palette=[page.COLOURS[framework] for framework in NAMES],
+            hue_order=list(BAR_LABELS.values()),
+            palette=[page.COLOURS[framework] for framework in BAR_LABELS],
             saturation=1,
             errorbar=None,
             ax=axes,
@@ -100,7 +100,7 @@ def select_strategies(df: pd.DataFrame) -> pd.DataFrame:
     predicted = predicted[predicted["used_bytes"].notna()]
     is_single = predicted["case"].map(is_single_strategy).astype(bool)
     predicted = predicted[is_single]
-    has_changed = (predicted["ratio"] - 1).abs() > WORTH
+    has_changed = (predicted["ratio"] - 1).abs() > LEAST_CHANGE
     # a strategy is drawn on every device and in both frameworks if any of its bars has changed
     changing = set(predicted.loc[has_changed, "strategy"])
     return predicted[predicted["baseline"] | predicted["strategy"].isin(changing)]
@@ -115,11 +115,11 @@ def is_single_strategy(case_id: str) -> bool:
 def write_title(drawn: pd.DataFrame) -> str:
     """Return a title that names the strategy with the least memory in each framework."""
     findings = []
-    for framework in NAMES:
+    for framework in BAR_LABELS:
         group = drawn[drawn["framework"] == framework].dropna(subset="ratio").sort_values("ratio")
         if len(group):
             least = group.iloc[0]
-            name = rows.NAMES[framework]
+            name = rows.PROPER_NAMES[framework]
             share = f"{least['ratio']:.0%} of the baseline's peak"
             findings.append(f"{least['strategy']} in {name} takes {share}")
     row = drawn.iloc[0]

@@ -380,7 +380,7 @@ def start_processes(
             process = TimedProcess(variant, run.options, run.get_scratch(variant), on_phase)
             processes.append(process)
             batch.append(process)
-            process.start(find_reference(variant.case, run, processes), core)
+            process.start(find_substitute_reference(variant.case, run, processes), core)
         if not batch:
             return
         for process in batch:
@@ -409,11 +409,13 @@ def waits_for_reference(
     return (
         is_built_now
         and references.needs_reference(case)
-        and find_reference(case, run, processes) is None
+        and find_substitute_reference(case, run, processes) is None
     )
 
 
-def find_reference(case: Case, run: Run, processes: list[TimedProcess]) -> Reference | None:
+def find_substitute_reference(
+    case: Case, run: Run, processes: list[TimedProcess]
+) -> Reference | None:
     """Return the reference of a case without float64 values, or None if there is none.
 
     It is a variant of this block, or else an earlier record.

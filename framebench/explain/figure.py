@@ -64,7 +64,7 @@ def tabulate_moments(explanations: Iterable[Explanation]) -> pd.DataFrame:
         moments["at"] = 100 * moments["event"] / (explanation.timeline[-1].event + 1)
         moments["mib"] = moments["bytes"] / MIB
         version = explanation.release.partition("==")[2]
-        framework = rows.NAMES[case.framework]
+        framework = rows.PROPER_NAMES[case.framework]
         tables.append(moments.assign(**asdict(case) | {"framework": framework}, version=version))
     return pd.concat(tables, ignore_index=True)
 

@@ -19,7 +19,7 @@ from framebench.suite.case import Case
 Shapes = Sequence[tuple[int, ...]]
 # shapes of the tensors, and ranks -> numbers that the fullest rank holds
 Rule = Callable[[Shapes, int], int]
-WIDE = 4  # bytes of float32
+FLOAT32_BYTES = 4  # bytes of float32
 # the parts of a rank's memory, by the names in records
 PARTS = (
     "parameters",
@@ -67,7 +67,7 @@ class HeldStates:
             ranks: How many there are.
             states: Numbers that the optimizer keeps for each weight.
         """
-        sizes = {part: WIDE * rule(shapes, ranks) for part, rule in self.rules.items()}
+        sizes = {part: FLOAT32_BYTES * rule(shapes, ranks) for part, rule in self.rules.items()}
         sizes["optimizer states"] *= states
         return sizes
 

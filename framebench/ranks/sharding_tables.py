@@ -23,7 +23,7 @@ RANKS = (1, 2, 4)
 MANY_RANKS = (2, 4, 8, 64, 1024)
 COUNTED_SIZES = ("cpu", "full")
 SIZES = (*COUNTED_SIZES, "full-1b")
-NEAR = 0.005  # if a formula is off by less, the table gives no reason
+LARGEST_UNEXPLAINED = 0.005  # if a formula is off by less, the table gives no reason
 DIVISIONS = {
     "fully_shard": sharding.count_first_chunks,
     "ZeroRedundancyOptimizer": sharding.count_whole_tensors,
@@ -89,7 +89,7 @@ def tabulate_counts(size: str) -> Table:
             formula = states.formula.at(parameters, ranks, largest)
             difference = total / formula - 1
             sizes = [*map(parts.get, sharding.PARTS), total, formula]
-            why = states.why if abs(difference) > NEAR else ""
+            why = states.why if abs(difference) > LARGEST_UNEXPLAINED else ""
             rows.append((name, str(ranks), *map(format_mib, sizes), f"{difference:+.1%}", why))
     caption = (
         "MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of "
@@ -231,5 +231,5 @@ def find_largest_unit(size: str) -> int:
         unit = ""
         if parameter.name.startswith("blocks."):
             unit = ".".join(parameter.name.split(".")[:2])
-        units[unit] += sharding.WIDE * prod(parameter.shape)
+        units[unit] += sharding.FLOAT32_BYTES * prod(parameter.shape)
     return max(units.values())

@@ -28,8 +28,8 @@ PUBLISHED = ROOT / "results" if CHECKOUT else PACKAGE / "results"
 READABLE = ROOT / "results" if (ROOT / "results").is_dir() else PUBLISHED
 # letters of a machine's name, which becomes a folder's: so it has no strokes, and does not begin
 # with a dot
-LONGEST = 100
-MACHINE = re.compile(rf"\w[\w.-]{{0,{LONGEST - 1}}}")
+LONGEST_MACHINE_NAME = 100  # characters
+MACHINE = re.compile(rf"\w[\w.-]{{0,{LONGEST_MACHINE_NAME - 1}}}")
 ALL = "all"  # the value of `--machine` for every machine, so no machine can have this name
 BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name such instructions
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
@@ -170,8 +170,8 @@ def check_machine(text: str) -> str:
     """Return the text if it can name a machine. Raises BadMachine."""
     if not MACHINE.fullmatch(text) or text == ALL:
         raise BadMachine(
-            f"{text!r} is no name of a machine: it takes up to {LONGEST} letters, digits, '_', '-' "
-            f"and '.', begins with none of the last two, and is not {ALL!r}"
+            f"{text!r} is no name of a machine: it takes up to {LONGEST_MACHINE_NAME} letters, "
+            f"digits, '_', '-' and '.', begins with none of the last two, and is not {ALL!r}"
         )
     return text
 

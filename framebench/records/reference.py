@@ -9,7 +9,7 @@ from framebench.records.record import Record
 Reference = Literal["float64", "float32", "none"]
 
 
-def find_reference(record: Record) -> Reference:
+def classify_reference(record: Record) -> Reference:
     """Return which kind of reference a record's values were compared with.
 
     "float64" are the values of golden.json. "float32" is another case of the same session, which

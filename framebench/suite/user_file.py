@@ -26,7 +26,7 @@ NUMBERLESS = re.compile(
     r"|\.numpy\(\) is not supported for tensor subclasses|Can't call numpy\(\) on Tensor"
 )
 MIXED = re.compile(r"(at least|found) two (different )?devices")
-LONGEST = 500  # letters of a message
+LONGEST_MESSAGE = 500  # letters of a message
 MOST_BYTES = 2**24  # of a file; a long one that programs write has some 2**20
 
 
@@ -112,7 +112,7 @@ def describe_error(error: BaseException) -> str:
             "tensors lie on two devices, the CPU and the GPU: on a GPU this step fails, too. "
             "Make all of them with device=x.device, the device of the inputs"
         )
-    return message.replace("FakeTensor", "Tensor")[:LONGEST]
+    return message.replace("FakeTensor", "Tensor")[:LONGEST_MESSAGE]
 
 
 def list_definitions(file: str) -> dict[str, int]:

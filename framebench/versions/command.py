@@ -224,7 +224,7 @@ def compare_(
         if hint:
             say(hint + repeat_options(results, threshold=threshold))
         raise typer.Exit(1)
-    if all(row.verdict == rule.FEW for row in rows):
+    if all(row.verdict == rule.TOO_FEW for row in rows):
         fail(f"too few blocks for any verdict; {run_hint}", 3)
 
 

@@ -19,7 +19,7 @@ from framebench.suite.counting import format_count
 from framebench.versions.judge import IMPROVEMENT, QUANTITIES, REGRESSION, compare_successive
 from framebench.versions.table import describe_conditions, make_title
 
-NAMES = [quantity.name for quantity in QUANTITIES]
+QUANTITY_NAMES = [quantity.name for quantity in QUANTITIES]
 DECIDED = (REGRESSION, IMPROVEMENT, NONE)
 ROW_IN = 0.17  # height of a case's row in inches
 RANGE = math.log2(1.5)  # where the colours end: two thirds, and one and a half times
@@ -52,7 +52,7 @@ def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
 
     Returns None if nothing is decided.
     """
-    cells = comparison_rows[comparison_rows["quantity"].isin(NAMES)]
+    cells = comparison_rows[comparison_rows["quantity"].isin(QUANTITY_NAMES)]
     cells = cells.assign(value=cells["ratio"].where(cells["verdict"].isin(DECIDED)).astype(float))
     if cells["value"].isna().all():
         return None
@@ -73,7 +73,7 @@ def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
 
     def arrange(column: str) -> pd.DataFrame:
         table = cells.pivot(index="case", columns="quantity", values=column)
-        return table.reindex(index=order, columns=NAMES)
+        return table.reindex(index=order, columns=QUANTITY_NAMES)
 
     page.draw_map(
         axes, arrange("shade"), arrange("value"), arrange("verdict").fillna("-"), "PuOr_r", RANGE

@@ -38,23 +38,23 @@ from framebench.analysis.statistics import (
     correct_by_holm,
     decide,
 )
-from framebench.analysis.statistics import FEW as FEW_BLOCKS
+from framebench.analysis.statistics import FEWEST_BLOCKS
 from framebench.records.record import Record
 from framebench.records.record_base import get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.sequences import group_by
 
-REGRESSION, IMPROVEMENT, FEW = "regression", "improvement", "too few"
+REGRESSION, IMPROVEMENT, TOO_FEW = "regression", "improvement", "too few"
 INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
 # in the order of a table
-VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, FEW)
+VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, TOO_FEW)
 # mostly compilation, which scatters more than steps do
 FIRST = Quantity("first step", "s", minimum=0.10, more="slower", less="faster")
 QUANTITIES = (PEAK, TIME, FIRST)  # less is better for each
 STATUS = "status"  # the quantity of a row about a case that did not run to its end in some process
 APART = "no timed block has both releases"
 # a first step counts if it compiles everything
-FEW_FIRST_STEPS = f"fewer than {FEW_BLOCKS} blocks have first steps with fresh caches"
+FEW_FIRST_STEPS = f"fewer than {FEWEST_BLOCKS} blocks have first steps with fresh caches"
 # by quantity, why a case has no ratio
 MISSING = {
     PEAK.name: "there are no peaks of both",
@@ -103,7 +103,7 @@ class QuantityComparison(NamedTuple):
     p: float | None = None  # corrected for the number of tests among these rows
     minimum: float | None = None  # the relative difference that matters
     blocks: int = 0  # of times; processes of peaks and of a status
-    verdict: str = FEW  # one of VERDICTS
+    verdict: str = TOO_FEW  # one of VERDICTS
     reason: str | None = None  # why there is no better verdict
 
     def as_dict(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from framebench.versions.measure import PLANNED, select_base_batch
 from framebench.versions.newest import ReleasePair
 
 NO_PLAN = "no plan"
-MANY = 10  # cases; for more, the command says how long their plans take
+MANY_CASES = 10  # cases; for more, the command says how long their plans take
 ACCEPTED = "known regression"  # the verdict on one that accepted.toml has
 EXAMPLE = "such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'"
 ONE_CUDNN = (
@@ -129,7 +129,7 @@ def compare_releases(
     if not selectors:
         fail(f"which cases? name some, {EXAMPLE}", 2)
     count = sum(len(select_cases(selector)) for selector in selectors)
-    if count >= MANY:
+    if count >= MANY_CASES:
         say(
             f"planning {count} cases for two releases: a new plan takes seconds to minutes; "
             f"name fewer, {EXAMPLE}"

@@ -22,7 +22,7 @@ from framebench.suite.counting import format_count
 from framebench.suite.sequences import drop_duplicates, group_by
 from framebench.versions.judge import (
     EXPLAINED,
-    FEW,
+    TOO_FEW,
     FIRST,
     IMPROVEMENT,
     REGRESSION,
@@ -35,7 +35,7 @@ from framebench.versions.judge import (
 
 # of quantities, so that a row takes one line of 100 columns
 SHORT_NAMES = {PEAK.name: "peak", TIME.name: "step", FIRST.name: "first step"}
-FOLDED = (UNDECIDED, FEW)  # verdicts that are counted below a table, not shown
+FOLDED = (UNDECIDED, TOO_FEW)  # verdicts that are counted below a table, not shown
 COLUMNS = {
     "machine": TableColumn("machine"),
     "case": TableColumn("case"),

@@ -28,7 +28,7 @@ from scipy import stats
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.rendering import Table
 from framebench.analysis.reports.verdicts import Verdict, compare_memory, compare_times
-from framebench.analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE
+from framebench.analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE_INTERVAL
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.protocol import MEMORY_STUDY
@@ -246,7 +246,7 @@ def show_equal_times(pairs: Iterable[Pair]) -> Table:
     ):
         errors = [abs(math.log(p.verdict.ratio)) for p in group]
         half_widths = [math.log(p.verdict.high / p.verdict.ratio) for p in group if p.verdict.high]
-        narrow = sum(width <= math.log(1 + WIDE) for width in half_widths)
+        narrow = sum(width <= math.log(1 + WIDE_INTERVAL) for width in half_widths)
         middle = f"{median(half_widths):.1%}" if half_widths else "-"
         blocks = min(p.verdict.blocks for p in group)
         off = f"{median(errors):.1%}", f"{max(errors):.1%}"

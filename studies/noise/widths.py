@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from framebench.analysis.blocks import Blocks, select_timed
 from framebench.analysis.rendering import Table
 from framebench.analysis.selection import select_one_version
-from framebench.analysis.statistics import FEW, WIDE, Ratio
+from framebench.analysis.statistics import FEWEST_BLOCKS, WIDE_INTERVAL, Ratio
 from framebench.records.record import Record
 from framebench.suite.profiles import list_profile_cases
 from studies.noise.repeatability import find_bases
@@ -16,10 +16,10 @@ HEAD = (
     "machine",
     "over",
     "ratios",
-    f"within {WIDE:.0%}",
+    f"within {WIDE_INTERVAL:.0%}",
     "share",
     "wider",
-    f"fewer than {FEW} blocks",
+    f"fewer than {FEWEST_BLOCKS} blocks",
 )
 
 
@@ -37,7 +37,7 @@ def comparison(records: Iterable[Record]) -> Table:
         "Intervals of step times that tables show",
         "Of the quick profile's cases, the ratios of step times over their framework's baseline, "
         "and those of baselines over "
-        f"PyTorch's: how many have an interval of {WIDE:.0%} or better to each side.",
+        f"PyTorch's: how many have an interval of {WIDE_INTERVAL:.0%} or better to each side.",
         HEAD,
         rows,
         left=2,

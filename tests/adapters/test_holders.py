@@ -53,13 +53,13 @@ def test_arrays_are_found_in_what_holds_them(kind):
 
 def test_numbers_and_texts_do_not_count_as_searched(monkeypatch):
     """The list, its samples, their arrays, and what these refer to."""
-    monkeypatch.setattr(holders, "MOST", 3 * SAMPLES)
+    monkeypatch.setattr(holders, "MOST_VISITED", 3 * SAMPLES)
     found = find_holders([("the buffer", make_samples())], find_array_storage, ())
     assert found == {"the buffer": SAMPLES * SAMPLE_BYTES}
 
 
 def test_a_holder_that_was_searched_in_part_says_so(monkeypatch):
-    monkeypatch.setattr(holders, "MOST", SAMPLES // 2)
+    monkeypatch.setattr(holders, "MOST_VISITED", SAMPLES // 2)
     found = find_holders([("the buffer", make_samples())], find_array_storage, ())
     ((name, size),) = found.items()
     assert name == "the buffer, of which 50 objects were searched"

@@ -12,7 +12,7 @@ from framebench.analysis import frames, rows
 from framebench.analysis.answers import (
     rank_savings,
     select_comparable,
-    select_rows,
+    select_one_row_per_case,
     select_with_price,
 )
 from framebench.analysis.frames import Row
@@ -61,7 +61,7 @@ ON_GPU = make_rows("here", ("fp32", 400, 0.1), hardware=GPU)
     ids=["some", "none", "no baseline here", "no baseline anywhere", "another kind of device"],
 )
 def test_a_case_is_answered_by_this_machine_or_else_by_others(here, other, machines):
-    assert {row.strategy: row.machine for row in select_rows([here, other])} == machines
+    assert {row.strategy: row.machine for row in select_one_row_per_case([here, other])} == machines
 
 
 def test_a_failure_here_is_not_hidden_by_another_machine():
@@ -69,7 +69,7 @@ def test_a_failure_here_is_not_hidden_by_another_machine():
     origin = provenance(machine="here")
     failed = record(case, status="wrong", reason="loss is off", provenance=origin)
 
-    selected = select_rows([frames.make_rows([failed]), OTHER])
+    selected = select_one_row_per_case([frames.make_rows([failed]), OTHER])
 
     statuses = {row.strategy: row.status for row in selected}
     assert statuses == {"fp32": "ok", "checkpoint": "wrong", "accumulate": "ok"}

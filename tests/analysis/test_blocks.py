@@ -14,7 +14,7 @@ from scipy import stats
 from framebench.analysis.blocks import Blocks, compute_log_ratios
 from framebench.analysis.reports.verdicts import compare_instructions
 from framebench.analysis.statistics import (
-    FEW,
+    FEWEST_BLOCKS,
     NONE,
     PEAK,
     TIME,
@@ -140,7 +140,7 @@ def test_swapping_the_sides_inverts_the_ratio(logs, pool):
 
 
 @settings(deadline=None)
-@given(st.lists(st.floats(-1, 1), min_size=FEW, max_size=6))
+@given(st.lists(st.floats(-1, 1), min_size=FEWEST_BLOCKS, max_size=6))
 def test_without_other_pairs_it_is_students_interval(logs):
     ratio = compare_blocks(logs)
     error = stats.sem(logs)

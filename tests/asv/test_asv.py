@@ -23,7 +23,7 @@ CLASS = "transformer.TransformerJittorTrainTiny"
 BENCHMARK = f"{CLASS}.track_peak_memory"
 # enough for a run: each case takes two processes, and each of its metrics one
 CHEAPEST = r"TransformerJittorTrainTiny\.track_peak_memory\('(fp32|checkpoint)'"
-FEW = (
+FEW_BENCHMARKS = (
     r"TransformerJittorTrainTiny\.track_(peak_memory|own_counter_peak|step_time)"
     r"\('(fp32|checkpoint)'"
 )
@@ -45,7 +45,7 @@ def clone(tmp_path_factory, environment) -> Clone:
 
 
 def test_a_run_stores_records_and_shows_their_numbers(clone):
-    done = clone.run(FEW)
+    done = clone.run(FEW_BENCHMARKS)
     assert done.returncode == 0, done.stdout + done.stderr
     records = clone.records()
     assert len(records) == len(CASES), "each case once, not once per metric"
@@ -70,7 +70,7 @@ def test_a_run_stores_records_and_shows_their_numbers(clone):
 
 def test_skip_existing_with_nothing_to_measure_prints_a_line(clone):
     before = clone.records()
-    done = clone.asv("run", "--machine", "test", "--skip-existing", f"--bench={FEW}")
+    done = clone.asv("run", "--machine", "test", "--skip-existing", f"--bench={FEW_BENCHMARKS}")
     assert done.returncode == 0, done.stdout + done.stderr
     message = "[100.00%] · Nothing to measure: this commit has results of all that is selected"
     assert message in done.stdout
@@ -216,7 +216,7 @@ def test_benchmarks_of_a_users_file_run(clone):
 
 def test_a_run_is_refused_while_another_process_measures(clone):
     with lock_results(clone.root / "results"):
-        done = clone.run(FEW)
+        done = clone.run(FEW_BENCHMARKS)
     assert done.returncode != 0
     assert f"process {os.getpid()}" in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr

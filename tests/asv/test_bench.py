@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 FAILING_WORKER = ROOT / "tests/engine/failing_worker.py"
 VENV = Path(sys.executable).parent.parent
 # two cases of PyTorch, and two of their metrics
-FEW = r"TransformerTorchTrainTiny\.track_(peak_memory|step_time)\('(fp32|checkpoint)'"
+FEW_BENCHMARKS = r"TransformerTorchTrainTiny\.track_(peak_memory|step_time)\('(fp32|checkpoint)'"
 CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
 
 
@@ -83,7 +83,7 @@ class Bench(Clone):
         ]
 
     def bench(
-        self, *settings: str, pattern: str = FEW, **variables: str
+        self, *settings: str, pattern: str = FEW_BENCHMARKS, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command_line(f"BENCH={pattern}", *settings),
@@ -145,7 +145,7 @@ def test_a_bench_with_a_failed_setup_resumes_once_repaired(clone, tmp_path):
     (tools / "python3").symlink_to(sys.executable)
     for name in ("make", "git", "uname", "env", "sh"):
         (tools / name).symlink_to(str(shutil.which(name)))
-    both = FEW.replace("TransformerTorch", "Transformer(Torch|Jittor)")
+    both = FEW_BENCHMARKS.replace("TransformerTorch", "Transformer(Torch|Jittor)")
 
     failed = clone.bench(pattern=both, PATH=str(tools))
     clone.build("jittor")
@@ -166,7 +166,7 @@ def test_a_bench_with_a_failed_setup_resumes_once_repaired(clone, tmp_path):
 
 def test_an_interrupted_bench_fails(clone):
     process = subprocess.Popen(
-        clone.command_line(f"BENCH={FEW}"),
+        clone.command_line(f"BENCH={FEW_BENCHMARKS}"),
         cwd=clone.root,
         env=clone.variables | {"LINGER": "5"},
         stdout=subprocess.DEVNULL,

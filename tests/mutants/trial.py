@@ -33,7 +33,7 @@ from tests.mutants.bug import Bug
 from tests.mutants.outcomes import Row
 from tests.processes import run_in_server
 
-SOURCES = ("models", "framebench")
+COPIED_FOLDERS = ("models", "framebench")
 LIMIT_S = 600
 # timed steps: a bug that sets in after the verified steps must be there before the last one
 STEPS = 8
@@ -45,7 +45,7 @@ UNCACHED = {"PYTHONDONTWRITEBYTECODE": "1"}
 def hash_sources() -> str:
     """Return a digest of everything that workers run from."""
     digest = hashlib.sha256()
-    for name in SOURCES:
+    for name in COPIED_FOLDERS:
         for file in sorted((ROOT / name).rglob("*")):
             if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(str(file.relative_to(ROOT)).encode() + file.read_bytes())
@@ -83,7 +83,7 @@ class Trial:
         self.tree = folder / "tree"
         self.orders = folder / "orders"
         ignored = shutil.ignore_patterns("__pycache__")
-        for name in SOURCES:
+        for name in COPIED_FOLDERS:
             shutil.copytree(ROOT / name, self.tree / name, symlinks=True, ignore=ignored)
 
     def make_row(self, bug: Bug) -> Row:

@@ -18,7 +18,7 @@ from framebench.ranks import predicted
 from framebench.ranks.cases import over_ranks
 from framebench.ranks.predicted import Prediction, Unpredicted, predict_rank_peak
 from framebench.ranks.sharding import (
-    WIDE,
+    FLOAT32_BYTES,
     count_first_chunks,
     count_longest_axis,
     count_whole_tensors,
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.usefixtures("imported_once")
 
 WORKLOAD = spec.load_workload("transformer")
 SHAPES = [p.shape for p in WORKLOAD.params(WORKLOAD.config("tiny"))]
-WHOLE = WIDE * sum(map(prod, SHAPES))
-COUNTS = WIDE * len(SHAPES)  # PyTorch's optimizer counts the steps of each tensor
+WHOLE = FLOAT32_BYTES * sum(map(prod, SHAPES))
+COUNTS = FLOAT32_BYTES * len(SHAPES)  # PyTorch's optimizer counts the steps of each tensor
 
 
 @cache
@@ -42,12 +42,12 @@ def predict_case(framework: str, strategy: str, batch: str, scenario: str = "tra
 
 def count_chunk_bytes(ranks: int) -> int:
     """Return the bytes of a rank's weights as FSDP divides them."""
-    return WIDE * count_first_chunks(SHAPES, ranks)
+    return FLOAT32_BYTES * count_first_chunks(SHAPES, ranks)
 
 
 def count_even_bytes(ranks: int) -> int:
     """Return the bytes of a device's weights as JAX divides them."""
-    return WIDE * count_longest_axis(SHAPES, ranks)
+    return FLOAT32_BYTES * count_longest_axis(SHAPES, ranks)
 
 
 SLOW = pytest.mark.all_cases
@@ -105,7 +105,7 @@ def test_zero_redundancy_hands_out_whole_tensors():
     parts = predict_case("torch", "zero_optimizer", "b4x4").parts
     assert parts["parameters"] == WHOLE
     # nobody is fuller than this rank
-    states = 2 * WIDE * count_whole_tensors(SHAPES, 4)
+    states = 2 * FLOAT32_BYTES * count_whole_tensors(SHAPES, 4)
     assert states < parts["optimizer states"] <= states + COUNTS
 
 

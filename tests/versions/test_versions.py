@@ -32,7 +32,7 @@ from framebench.versions.accepted import (
     split_regressions,
 )
 from framebench.versions.figure import draw_changes
-from framebench.versions.judge import FEW, IMPROVEMENT, INCOMPARABLE, REGRESSION, STATUS
+from framebench.versions.judge import TOO_FEW, IMPROVEMENT, INCOMPARABLE, REGRESSION, STATUS
 from tests.callbacks import ignore
 from tests.devices.fake_predictions import make_planned
 from tests.explain.explanations import make_explanation
@@ -103,7 +103,7 @@ def split_blocks(record: Record, number: int) -> Record:
 
 @pytest.mark.parametrize(
     ("blocks", "change", "verdict"),
-    [(5, double_times, REGRESSION), (1, double_times, FEW), (5, split_blocks, FEW)],
+    [(5, double_times, REGRESSION), (1, double_times, TOO_FEW), (5, split_blocks, TOO_FEW)],
 )
 def test_times_need_three_blocks_that_both_were_in(blocks, change, verdict):
     found = list_verdicts(make_version_blocks(ORIGINAL, blocks, change))
@@ -182,12 +182,12 @@ def test_peaks_of_two_instruments_are_not_compared():
 )
 def test_a_quantity_that_records_lack_is_not_judged(lacking, quantity):
     found = list_verdicts(make_version_blocks(ORIGINAL, change=set_fields(**lacking)))
-    assert found[quantity] == FEW
-    assert set(found.values()) > {FEW}
+    assert found[quantity] == TOO_FEW
+    assert set(found.values()) > {TOO_FEW}
 
 
 @pytest.mark.parametrize(
-    ("cold", "verdict", "reason"), [(3, REGRESSION, None), (2, FEW, judge.FEW_FIRST_STEPS)]
+    ("cold", "verdict", "reason"), [(3, REGRESSION, None), (2, TOO_FEW, judge.FEW_FIRST_STEPS)]
 )
 def test_first_steps_are_judged_where_three_blocks_compile_anew(cold, verdict, reason):
     """Later blocks find everything compiled, and say nothing of a first step."""
@@ -359,7 +359,7 @@ def folder_of_two_machines(results, monkeypatch) -> Path:
 
 def test_too_few_blocks_make_no_picture():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
-    few = pd.DataFrame([row._replace(verdict=FEW) for row in rows])
+    few = pd.DataFrame([row._replace(verdict=TOO_FEW) for row in rows])
     assert draw_changes(few) is None
 
 

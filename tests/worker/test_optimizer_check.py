@@ -21,7 +21,7 @@ from framebench.worker.verification import compare_updates
 
 ADAM = parse("transformer/torch/train/amp_bf16/b4/tiny")
 SGD = parse("resnet50/torch/train/amp_bf16/b4/tiny")
-NAMES = {"adamw": "blocks.0.fc1.weight", "sgd": "conv1.weight"}
+WEIGHT_BY_OPTIMIZER = {"adamw": "blocks.0.fc1.weight", "sgd": "conv1.weight"}
 NO_TOLERANCE_BUT_UPDATES = Tolerances(values={}, tensors={}, update=UPDATE)
 each_optimizer = pytest.mark.parametrize("case", [ADAM, SGD], ids=["adam", "sgd"])
 
@@ -35,7 +35,7 @@ class NumpyAdapter:
     def __init__(self, case: Case, optimizer: Optimizer) -> None:
         self.case = case
         self.optimizer = optimizer
-        self.name = NAMES[optimizer.name]
+        self.name = WEIGHT_BY_OPTIMIZER[optimizer.name]
         self.weight = case.weights[self.name].copy()
         self.first = np.zeros_like(self.weight)
         self.second = np.zeros_like(self.weight)
@@ -94,7 +94,7 @@ def compute_errors(case: Case, **settings: float) -> dict[str, float]:
 @each_optimizer
 def test_textbook_update_passes(case):
     errors = compute_errors(case)
-    assert errors.keys() == {NAMES[case.spec.optimizer.name]}
+    assert errors.keys() == {WEIGHT_BY_OPTIMIZER[case.spec.optimizer.name]}
     assert max(errors.values()) < 1e-3  # not zero: weights in float32 round
     assert compare_updates(errors, NO_TOLERANCE_BUT_UPDATES).margin < 1
 
@@ -181,7 +181,7 @@ def make_two_weights(case: Case, skipped: list[str]) -> tuple[Any, OptimizerChec
 
 @each_optimizer
 def test_a_layer_that_a_users_step_drops_stays(case):
-    adapter, check = make_two_weights(case, skipped=[NAMES[case.spec.optimizer.name]])
+    adapter, check = make_two_weights(case, skipped=[WEIGHT_BY_OPTIMIZER[case.spec.optimizer.name]])
     assert max(check.compute_errors(adapter).values()) < UPDATE
     # it must not move in such a step
     adapter.weight *= np.float32(1.01)
@@ -202,7 +202,7 @@ def test_a_weight_that_only_the_strategy_skips_is_wrong(case, skipped):
 @each_optimizer
 @pytest.mark.parametrize("skips_all", [False, True])
 def test_a_users_step_without_update_is_wrong_unless_the_baseline_has_none(case, skips_all):
-    name = NAMES[case.spec.optimizer.name]
+    name = WEIGHT_BY_OPTIMIZER[case.spec.optimizer.name]
     adapter, check = make_two_weights(case, [name, "other layer"] if skips_all else [name])
     check.record_update(adapter)
     assert (max(check.compute_errors(adapter).values()) > UPDATE) == (not skips_all)

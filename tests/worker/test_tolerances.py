@@ -24,7 +24,7 @@ from framebench.worker.tolerances import (
 )
 from tests.callbacks import ignore
 
-LEAST = 1e-4
+LEAST_TOLERANCE = 1e-4
 CASE = parse("transformer/torch/train/fp32/b4/tiny")
 
 
@@ -40,25 +40,25 @@ def test_a_tolerance_is_a_multiple_of_the_largest_response():
         observe_gradients({"loss_0": 2.0}, weight=1.01),
         observe_gradients({"loss_0": 2.0}, weight=0.98),
     ]
-    derived = derive_tolerances(plain, moved, LEAST)
+    derived = derive_tolerances(plain, moved, LEAST_TOLERANCE)
     assert derived.of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.02)
-    assert derived.of_value("loss_0") == LEAST
+    assert derived.of_value("loss_0") == LEAST_TOLERANCE
 
 
 def test_the_same_weight_of_each_block_shares_its_tolerance():
     plain = observe_gradients({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
     moved = observe_gradients({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.01, "head": 1.0})
-    derived = derive_tolerances(plain, [moved], LEAST)
-    own = derive_tolerances(plain, [moved], LEAST, shared=False)
+    derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE)
+    own = derive_tolerances(plain, [moved], LEAST_TOLERANCE, shared=False)
     assert derived.of_tensor("gradient", "blocks.0.bias") == pytest.approx(FACTOR * 0.01)
-    assert own.of_tensor("gradient", "blocks.0.bias") == LEAST
+    assert own.of_tensor("gradient", "blocks.0.bias") == LEAST_TOLERANCE
     assert own.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
 
 
 def test_an_unmoved_tensor_has_the_tolerance_of_its_kind():
     plain = observe_gradients({}, first=1.0, second=1.0, lucky=1.0)
     moved = observe_gradients({}, first=1.03, second=1.02, lucky=1.0)
-    derived = derive_tolerances(plain, [moved], LEAST)
+    derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE)
     assert derived.of_tensor("gradient", "lucky") == pytest.approx(FACTOR * 0.02)
 
 
@@ -70,7 +70,7 @@ def test_rounding_of_a_negligible_gradient_widens_no_tolerance(by):
     plain = observe_gradients({}, **{"0.bias": 1e-9, "3.bias": 1.0, "3.weight": 1.0})
     moved = observe_gradients({}, **{"0.bias": 2e-9, "3.bias": 1.01, "3.weight": 1.01})
     left_out = {"0.bias"} if by == "name" else list_negligible(plain.tensors)
-    derived = derive_tolerances(plain, [moved], LEAST, left_out=left_out)
+    derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE, left_out=left_out)
     assert derived.of_tensor("gradient", "3.bias") == pytest.approx(FACTOR * 0.01)
     assert derived.of_tensor("gradient", "3.weight") == pytest.approx(FACTOR * 0.01)
 
@@ -121,7 +121,7 @@ def test_more_repetitions_widen_the_tolerances(step_s, repetitions, monkeypatch)
 def test_losses_share_their_tolerance_and_a_norm_has_its_own():
     plain = observe_gradients({"loss_0": 1.0, "loss_1": 1.0, "grad_norm": 1.0})
     moved = observe_gradients({"loss_0": 1.0, "loss_1": 1.001, "grad_norm": 1.01})
-    derived = derive_tolerances(plain, [moved], LEAST)
+    derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE)
     assert derived.of_value("loss_0") == derived.of_value("loss_1") == pytest.approx(FACTOR * 0.001)
     assert derived.of_value("grad_norm") == pytest.approx(FACTOR * 0.01)
 
@@ -129,8 +129,8 @@ def test_losses_share_their_tolerance_and_a_norm_has_its_own():
 def test_infinite_responses_explain_nothing():
     plain = observe_gradients({"loss_0": 1.0}, weight=1.0)
     broken = observe_gradients({"loss_0": float("nan")}, weight=float("inf"))
-    derived = derive_tolerances(plain, [broken], LEAST)
-    assert derived.of_value("loss_0") == derived.of_tensor("gradient", "weight") == LEAST
+    derived = derive_tolerances(plain, [broken], LEAST_TOLERANCE)
+    assert derived.of_value("loss_0") == derived.of_tensor("gradient", "weight") == LEAST_TOLERANCE
 
 
 @pytest.mark.parametrize("perturbation", [PERTURBATION["fp32"], 2.0**-36])

@@ -27,7 +27,7 @@ from framebench.adapters.jax.program import count_bytes_by_device
 from framebench.adapters.proof import Evidence, Proof, equal_to, expect, including
 
 AXIS = "ranks"
-NAMES = {"params": "parameters", "state": "optimizer states"}  # in the evidence
+EVIDENCE_NAMES = {"params": "parameters", "state": "optimizer states"}  # in the evidence
 COLLECTIVES = re.compile(
     r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)"
     r"(?:-start)?\("  # an asynchronous one
@@ -170,7 +170,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         to_divide = []
         for what, tree in (("params", run.params), ("state", run.optimizer_state)):
             arrays = list_arrays(tree)
-            name = NAMES[what]
+            name = EVIDENCE_NAMES[what]
             share[name] = count_share(what, arrays)
             if share[name] < sum(array.nbytes for array in arrays):
                 divided.append(name)

@@ -32,7 +32,7 @@ from framebench.models.spec import Optimizer
 switch = Switches()
 # smaller tensors stay on the device: saved ones of fewer bytes, weights of fewer numbers (as in
 # torchao)
-LEAST = 4096
+LEAST_OFFLOADED = 4096
 AHEAD = 8  # saved tensors that are copied back before the backward pass needs them
 
 
@@ -93,7 +93,7 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
 
     def pack(self, tensor: Tensor) -> Tensor | _MovedTensor:
         """Begin to copy a tensor to the host; lasting and small ones stay on the device."""
-        if tensor.untyped_storage()._cdata in self.lasting or tensor.nbytes < LEAST:
+        if tensor.untyped_storage()._cdata in self.lasting or tensor.nbytes < LEAST_OFFLOADED:
             return tensor
         stream = self.streams.to_host
         stream.wait_stream(torch.cuda.current_stream())
@@ -207,8 +207,8 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
 
         It is 0 if no weight is large, so that the strategy has an effect on small models too.
         """
-        is_any_large = any(p.numel() >= LEAST for p in run.parameters())
-        return LEAST if is_any_large else 0
+        is_any_large = any(p.numel() >= LEAST_OFFLOADED for p in run.parameters())
+        return LEAST_OFFLOADED if is_any_large else 0
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
         def make_inner(groups: Any, **_: Any) -> torch.optim.Optimizer:

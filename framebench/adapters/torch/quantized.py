@@ -15,7 +15,7 @@ from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.device import to_numpy
 from framebench.adapters.torch.observe import count_unique_bytes, list_plain_tensors
 from framebench.models.spec import Optimizer
-from framebench.strategies.quantized import BLOCK, LEAST
+from framebench.strategies.quantized import BLOCK, FEWEST_IN_8_BITS
 
 switch = Switches()
 
@@ -65,7 +65,7 @@ def expect_codes(run: TorchAdapter) -> Proof:
     def count_codes(_: Evidence) -> Evidence:
         sizes = [p.numel() for p in run.list_trained()]
         return {
-            "large_weights": sum(size >= LEAST and size % BLOCK == 0 for size in sizes),
+            "large_weights": sum(size >= FEWEST_IN_8_BITS and size % BLOCK == 0 for size in sizes),
             "moments_in_8_bits": count_with_part(run.state_tensors(), torch.uint8),
         }
 
@@ -86,7 +86,7 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
         settings = (o.lr, o.betas, o.eps, o.weight_decay)
-        return optimizers.AdamW8bit(params, *settings, min_8bit_size=LEAST, **options)
+        return optimizers.AdamW8bit(params, *settings, min_8bit_size=FEWEST_IN_8_BITS, **options)
 
     def read_moments(_: Iterator[State]) -> Iterator[State]:
         """Yield each moment dequantized, with the bytes of its codes, scales and table."""

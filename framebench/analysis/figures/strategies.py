@@ -19,7 +19,7 @@ from framebench.analysis.tables import describe_timing, format_time_ratios
 from framebench.suite.case import Case
 
 ROW_IN = 0.17  # height of a strategy's row in inches
-WORTH = 0.05  # the least change that a title counts
+LEAST_CHANGE = 0.05  # that a title counts
 RANGE = math.log2(3)  # where the colours end: a third, and three times
 NOTE = (
     "Ratios to the baseline of the same framework and batch: compare down a column, not across. "
@@ -87,7 +87,7 @@ def look_up_support(measured: pd.DataFrame, framework: str) -> pd.Series:
 
     `framework` is a proper name, such as PyTorch.
     """
-    names = {proper: name for name, proper in rows.NAMES.items()}
+    names = {proper: name for name, proper in rows.PROPER_NAMES.items()}
     base = replace(Case.from_id(measured["case"].iloc[0]), framework=names[framework])
     texts = {}
     for strategy in measured["strategy"].unique():
@@ -105,15 +105,15 @@ def make_title(group: pd.DataFrame) -> str:
     savings = []
     free_savings = []
     for framework, of_framework in comparable.groupby("framework", observed=True):
-        is_saving = of_framework["relative_peak"] < 1 - WORTH
-        is_free = is_saving & (of_framework["time_ratio_high"] < 1 + WORTH)
+        is_saving = of_framework["relative_peak"] < 1 - LEAST_CHANGE
+        is_free = is_saving & (of_framework["time_ratio_high"] < 1 + LEAST_CHANGE)
         savings.append(f"{is_saving.sum()} of {len(of_framework)} in {framework}")
         free_savings.append(str(is_free.sum()))
     title = (
-        f"{head}, strategies that save more than {WORTH * 100:.0f} % of the peak: "
+        f"{head}, strategies that save more than {LEAST_CHANGE * 100:.0f} % of the peak: "
         f"{rows.join_words(savings)}"
     )
     if comparable["time_ratio"].notna().any():
         free = rows.join_words(free_savings)
-        title += f"; with steps certainly less than {WORTH * 100:.0f} % longer: {free}"
+        title += f"; with steps certainly less than {LEAST_CHANGE * 100:.0f} % longer: {free}"
     return title

@@ -175,10 +175,10 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
     if df["is_usual"].any():
         df = df[df["is_usual"]]
     for framework in FRAMEWORKS:
-        yield from make_framework_tables(framework, df[df["framework"] == framework])
+        yield from make_support_tables(framework, df[df["framework"] == framework])
 
 
-def make_framework_tables(framework: str, strategies: pd.DataFrame) -> Iterator[Table]:
+def make_support_tables(framework: str, strategies: pd.DataFrame) -> Iterator[Table]:
     """Yield a table of the strategies that a framework has, and one of those that it lacks.
 
     `strategies` has rows of `describe_cases`, all of this framework.

@@ -240,8 +240,8 @@ def make_table(
                 "Instruction counts show whether the work changed, not how fast it ran. "
             )
         cells = {
-            "base": format_value(verdict.base, verdict.unit),
-            "change": format_value(verdict.change, verdict.unit),
+            "base": format_with_unit(verdict.base, verdict.unit),
+            "change": format_with_unit(verdict.change, verdict.unit),
             "interval": format_interval(verdict.low, verdict.high),
             "minimum": f"{verdict.minimum * 100:g} %",
         }
@@ -259,7 +259,7 @@ def make_table(
     return Table(title, caption, data, shown, left=1, notes=notes)
 
 
-def format_value(value: float, unit: str) -> str:
+def format_with_unit(value: float, unit: str) -> str:
     """Return a value in the unit that people read: seconds in ms, bytes in MiB."""
     factor, shown_unit = FACTORS[unit]
     return f"{value * factor:,.2f} {shown_unit}"

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from framebench.analysis.answers import select_rows
+from framebench.analysis.answers import select_one_row_per_case
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row
 from framebench.analysis.peaks import (
@@ -185,11 +185,11 @@ def advise(
     NoRecords.
     """
     relevant = [select_relevant(rows, question) for rows in of_machines]
-    rows = select_rows(relevant)
+    rows = select_one_row_per_case(relevant)
     if not rows:
         raise NoRecords(f"no records of {question.selector}", question.selector)
     speeds = select_speeds(relevant)
-    devices = {row.device for row in rows}  # of one kind, which `select_rows` has chosen
+    devices = {row.device for row in rows}  # of one kind, which was chosen with the rows
     every_row = []
     for machine_rows in relevant:
         every_row += [row for row in machine_rows if row.device in devices]

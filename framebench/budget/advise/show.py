@@ -42,7 +42,7 @@ COLUMNS = {
 FASTEST = "fastest first"
 NOT_CALIBRATED = " not calibrated"  # by instruments whose machine has passed no calibration
 LARGEST_BATCH = "largest batch first"
-FEW = 5  # rows of a table, unless all are asked for
+MOST_CANDIDATES_SHOWN = 5  # unless all are asked for
 NOT_STUDIED = f"how well predictions hold beyond {STUDIED_REACH} times was not studied"
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
 CAPTION = (
@@ -76,7 +76,7 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
         if every:
             yield make_candidate_table(advice, candidates, title)
         else:
-            yield make_candidate_table(advice, candidates[:FEW], title)
+            yield make_candidate_table(advice, candidates[:MOST_CANDIDATES_SHOWN], title)
             return
 
 
@@ -333,7 +333,12 @@ def list_notes(
     if every:
         for case, why in advice.left_out.items():
             yield f"no advice: {case}: {why}"
-    elif len(advice.fitting) > FEW or advice.different_result or advice.beyond or advice.left_out:
+    elif (
+        len(advice.fitting) > MOST_CANDIDATES_SHOWN
+        or advice.different_result
+        or advice.beyond
+        or advice.left_out
+    ):
         yield "--all also shows the rest"
 
 

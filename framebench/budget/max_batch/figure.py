@@ -80,7 +80,7 @@ def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
     if not search_rows["largest"].any():
         return None
     ranked = search_rows.sort_values(["largest", "case"], ascending=[False, True])
-    ranked = ranked.assign(framework=ranked["framework"].map(rows.NAMES))
+    ranked = ranked.assign(framework=ranked["framework"].map(rows.PROPER_NAMES))
     ranked["case"] = ranked["framework"] + " " + ranked["strategy"]
     height = 0.7 + 0.24 * len(ranked)  # inches
     grid = sns.catplot(

@@ -19,7 +19,7 @@ from framebench.user_file.opening import DeviceQuestion, open_for_device
 from framebench.user_file.trial import UserModel
 
 
-def predict_file(
+def show_needs_of_file(
     model: UserModel,
     strategies: list[str],
     device_name: str,

@@ -115,7 +115,7 @@ def predict(
         try:
             if device is not None:
                 model = trial.inspect_file(Path(case), batch, scenario=scenario)
-                on_device.predict_file(model, named, device, results, env, as_json)
+                on_device.show_needs_of_file(model, named, device, results, env, as_json)
                 return
             predictions, labels = predict_file(Path(case), scenario, named, batch, budget, env)
         except Fault as error:

@@ -24,7 +24,7 @@ from framebench.devices.plans.planning import explain_unpredictable_on_device
 from framebench.devices.show import describe_resumption, plan_with_progress
 from framebench.devices.tables.errors import describe_errors
 from framebench.devices.tables.table import (
-    NAMES,
+    SOURCE_WORDS,
     describe_context,
     group_by_reason,
 )
@@ -411,7 +411,7 @@ def make_table(
                 format_mib(assessment.bytes),
                 format_needs(assessment.needs),
                 f"{assessment.needs / assessment.memory:.1%}",
-                f"{assessment.answer} ({NAMES[planned.source or '']})",
+                f"{assessment.answer} ({SOURCE_WORDS[planned.source or '']})",
             )
         )
     first = assessments[0]
@@ -479,9 +479,9 @@ def list_notes(assessment: FitAssessment, options: str) -> list[str]:
     return notes
 
 
-def describe_error(planned: Planned) -> dict[str, Any]:
+def make_error_fields(planned: Planned) -> dict[str, Any]:
     """Return the error of a prediction for programs, as shares of it; None where not judged."""
-    interval = planned.interval
+    interval = planned.error_interval
     return {
         "kind": planned.kind,
         "low": interval.low if interval.is_judged else None,
@@ -510,7 +510,7 @@ def list_offers(
                 "refused_bytes": planned.needs_bytes,
                 "needs_bytes": assessment.needs,
                 "source": planned.source,
-                "error": describe_error(planned),
+                "error": make_error_fields(planned),
                 "next_batch_was_tried": assessment.is_exact,
                 "not_certain_from": assessment.smallest_not_fitting,
                 "found_wrong": wrong.get(assessment.case),

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from framebench.devices.catalog import Device
 from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.answer import AT_LEAST
-from framebench.devices.plans.planned import Planned, find_needs
+from framebench.devices.plans.planned import Planned, find_upper_needs
 from framebench.suite.case import Case
 
 MOST_SAMPLES = 2**16  # in a batch
@@ -80,7 +80,7 @@ class FitAssessment:
     @property
     def needs(self) -> int | None:
         """Return the bytes to plan with: the upper end of the prediction, and the context."""
-        return find_needs(self.planned)
+        return find_upper_needs(self.planned)
 
     @cached_property
     def fits(self) -> bool | None:
@@ -96,7 +96,7 @@ class FitAssessment:
             return False if is_too_large else None
         if self.needs <= self.memory:
             return True
-        least_bytes = self.bytes * (1 + self.planned.interval.low) + smallest_context
+        least_bytes = self.bytes * (1 + self.planned.error_interval.low) + smallest_context
         return False if least_bytes > self.memory else None
 
     @property
@@ -114,7 +114,7 @@ class FitAssessment:
 
     def describe_doubt(self) -> str:
         """Return that the error is not judged, or "" if it is or nothing was predicted."""
-        interval = self.planned.interval
+        interval = self.planned.error_interval
         if self.bytes is None or interval.is_judged:
             return ""
         return f", by a prediction whose error is {interval.describe_doubt()}"
@@ -258,7 +258,7 @@ class PredictedBatchSearch:
             return farthest
         memory = self.assess(self.largest_fitting).memory
         _, context = find_context_bytes(self.device)
-        limit = (memory - context) / (1 + planned.interval.high)
+        limit = (memory - context) / (1 + planned.error_interval.high)
         return upper_batch + (limit - upper_bytes) / slope
 
     def has_plateau(self) -> bool:

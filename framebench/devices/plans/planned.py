@@ -160,7 +160,7 @@ def find_kind_of_text(case: Case) -> Kind:
     return "torch, padded texts" if case.scenario == "varlen" else "torch, texts of one length"
 
 
-def find_needs(planned: Planned) -> int | None:
+def find_upper_needs(planned: Planned) -> int | None:
     """Return the bytes to plan with, by the upper end of the error; None without a prediction."""
     if planned.predicted_bytes is None:
         return None

@@ -47,7 +47,7 @@ JAX_PACKAGES = {"gpu": "jax-cuda", "tpu": "jax-tpu"}  # environments with XLA's 
 PLUGINS = ("jax-cuda13-plugin", "jax-cuda13-pjrt")  # released together with JAX
 # for any release of JAX, the one that is pinned for the current release
 ASSEMBLER = ("nvidia-cuda-nvcc", "nvidia-nvvm")
-SOURCES: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
+SOURCE_BY_FRAMEWORK: dict[str, Source] = {"jax": "compiler.plan", "torch": "allocator.simulated"}
 WHY_NOT_JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; "
     "on a CPU its own allocator's peak tells what its tensors take"
@@ -81,7 +81,7 @@ def select_cases(selector: str) -> list[Case]:
 
 def explain_unpredictable_on_device(case: Case, device: Device) -> str | None:
     """Return why the needs of this case on a device cannot be predicted, or None if they can."""
-    if case.framework not in SOURCES:
+    if case.framework not in SOURCE_BY_FRAMEWORK:
         return WHY_NOT_JITTOR
     if not case.support.supported:
         return case.support.why
@@ -335,7 +335,7 @@ def plan_case(
         "device": device.name,
         "framework": case.framework,
         "framework_version": version or find_pinned_version(case.framework),
-        "source": SOURCES.get(case.framework),
+        "source": SOURCE_BY_FRAMEWORK.get(case.framework),
         "origin": origin,
     }
     try:

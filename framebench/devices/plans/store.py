@@ -60,7 +60,7 @@ def publish(results: Path, is_chosen: Callable[[Planned], bool], say: Say) -> li
         for planned in chosen.values():
             write(results, planned, say)
         with lock(own, say):
-            lines = read_lines(path).values()
+            lines = read_numbered_lines(path).values()
             rewrite(path, (line for line in lines if find_case(line) not in chosen))
         moved += chosen.values()
     return moved
@@ -76,7 +76,7 @@ def write(results: Path, planned: Planned, say: Say) -> Path:
     target = find_file(results, planned.device, planned.framework, planned.framework_version)
     results.mkdir(parents=True, exist_ok=True)
     with lock(results, say):
-        lines = {find_case(line): line for line in read_lines(target).values()}
+        lines = {find_case(line): line for line in read_numbered_lines(target).values()}
         lines[planned.case] = planned.model_dump_json()
         rewrite(target, (line for _, line in sorted(lines.items())))
     return target
@@ -103,7 +103,7 @@ def read(path: Path) -> dict[str, Planned]:
     """
     predictions = {}
     try:
-        lines = read_lines(path)
+        lines = read_numbered_lines(path)
     except BadRecord as error:
         warnings.warn(f"skipped {error}", PlannedWarning, stacklevel=2)
         return {}
@@ -118,7 +118,7 @@ def read(path: Path) -> dict[str, Planned]:
     return predictions
 
 
-def read_lines(path: Path) -> dict[int, str]:
+def read_numbered_lines(path: Path) -> dict[int, str]:
     """Return the lines that are not empty by their numbers, or none if there is no file.
 
     Raises BadRecord.

@@ -14,8 +14,8 @@ from framebench.devices.simulation.torch_gpu import Gpu
 if TYPE_CHECKING:
     from torch import Tensor
 
-FLOAT = 4  # bytes
-LONG = 8
+FLOAT32_BYTES = 4
+INT64_BYTES = 8
 WARP = 32  # threads
 MOST_THREADS = 512  # threads of a block
 VECTOR = 4  # values that a thread reads at once
@@ -41,9 +41,10 @@ def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
     is_leading = count < values.dim() and dims == list(range(count))
     if not is_leading or not values.is_contiguous():
         return []
-    width = LONG  # integers and booleans are added up as int64, the others at least in float32
+    # integers and booleans are added up as int64, the others at least in float32
+    width = INT64_BYTES
     if values.is_floating_point() or values.is_complex():
-        width = max(FLOAT, values.element_size())
+        width = max(FLOAT32_BYTES, values.element_size())
     rows = prod(values.shape[:count])
     columns = prod(values.shape[count:])
     size = width * count_partial_sums(rows, columns, gpu)
@@ -107,7 +108,7 @@ def embedding_backward(
         return
     keys = count * indices.element_size()
     partial_sums = count // ROWS_OF_PARTIAL_SUM + min(count, num_weights)
-    sums = partial_sums * ceil(gradient.shape[-1] / WARP) * WARP * FLOAT
+    sums = partial_sums * ceil(gradient.shape[-1] / WARP) * WARP * FLOAT32_BYTES
     yield from (keys, keys, keys, 2 * keys, -2 * keys, -keys)
     yield from results
     after = (keys, keys, keys, partial_sums * indices.element_size(), sums)

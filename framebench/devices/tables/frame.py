@@ -12,12 +12,12 @@ import pandas as pd
 from framebench.analysis.frames import (
     Column,
     order_releases,
-    parse_release,
+    make_release_key,
     read_frame_columns,
 )
 from framebench.analysis.rendering import Table
 from framebench.devices.catalog import BY_NAME
-from framebench.devices.plans.planned import Planned, find_needs
+from framebench.devices.plans.planned import Planned, find_upper_needs
 from framebench.devices.plans.store import read_every
 from framebench.records.pins import find_pinned_version
 from framebench.strategies.registry import list_strategies
@@ -77,7 +77,7 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
             "used_bytes": used_bytes,
             "reserved_bytes": planned.peak_bytes,
             "refused_bytes": planned.needs_bytes,
-            "needs_bytes": find_needs(planned),
+            "needs_bytes": find_upper_needs(planned),
             "temporary_bytes": planned.parts.get("temporaries"),
             "ratio": ratio,
             "baseline": case == baseline,
@@ -97,5 +97,5 @@ def make_sort_key(row: dict[str, Any]) -> tuple[object, ...]:
     """Return the key by which rows are sorted: device, question, release, batch and strategy."""
     device, strategy = row["place"]
     group = [row[name] for name in ("workload", "scenario", "size", "framework")]
-    release = parse_release(row["framework_version"])
+    release = make_release_key(row["framework_version"])
     return device, *group, release, row["batch"], strategy, row["case"]

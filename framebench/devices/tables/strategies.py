@@ -24,7 +24,8 @@ from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 
-FEWEST = 3  # strategies that make a table, and batches of a strategy that make a row
+FEWEST_STRATEGIES = 3  # that make a table
+FEWEST_BATCHES = 3  # of a strategy that make a row
 # the GPUs of the columns with largest batches
 GPUS = {"24 GB": "l4-24gb", "40 GB": "a100-40gb", "80 GB": "h100-80gb"}
 MEMORIES = [find(name).memory_bytes for name in GPUS.values()]
@@ -61,7 +62,7 @@ def make_savings_table(group: Sequence[tuple[Case, Planned]], device: Device) ->
     for strategy in list_strategies(first.scenario):
         if strategy in answered:
             rows.append(make_row(peaks, strategy, baseline, device))
-    if len(rows) < FEWEST:
+    if len(rows) < FEWEST_STRATEGIES:
         return None
     ratio = f"x {baseline}"
     head: tuple[str, ...] = ("strategy", "JAX planned", ratio)
@@ -130,7 +131,7 @@ def tabulate_batches(predictions: Sequence[Planned], device: Device) -> Iterator
         for framework in FRAMEWORKS:
             for strategy in list_strategies(scenario):
                 by_batch = assessments[framework, strategy]
-                if len(by_batch) >= FEWEST:
+                if len(by_batch) >= FEWEST_BATCHES:
                     largest = [find_largest(by_batch, memory) for memory in MEMORIES]
                     batches = ", ".join(map(str, sorted(by_batch)))
                     rows.append((framework, strategy, batches, *largest))

@@ -10,7 +10,7 @@ from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn,
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.found_wrong import COMPARE_GRADIENTS, WrongResult, describe_wrong
 from framebench.devices.needs import find_context_bytes
-from framebench.devices.plans.planned import Planned, find_needs
+from framebench.devices.plans.planned import Planned, find_upper_needs
 from framebench.devices.plans.planning import is_reusable
 from framebench.devices.tables.errors import describe_errors
 from framebench.models import spec
@@ -27,7 +27,7 @@ NO_SUMMANDS = {
     "aliased": "outputs that are written over arguments, and count once",
     "host": "in the memory of the host, not of the device",
 }
-NAMES = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
+SOURCE_WORDS = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 
 def tabulate_devices(devices: Sequence[Device] = DEVICES) -> Table:
@@ -122,9 +122,9 @@ def tabulate_cases(
                     parse_case(planned.case).label,
                     format_mib(planned.parts.get("allocated")),
                     describe_reserved(planned),
-                    format_needs(find_needs(planned)),
+                    format_needs(find_upper_needs(planned)),
                     describe_share(planned, device),
-                    NAMES.get(planned.source or "", "-"),
+                    SOURCE_WORDS.get(planned.source or "", "-"),
                 )
             )
         else:
@@ -184,7 +184,7 @@ def describe_share(planned: Planned, device: Device) -> str:
 
     If even the predicted bytes are more than there are, say that it does not fit.
     """
-    needs = find_needs(planned)
+    needs = find_upper_needs(planned)
     if planned.outcome == "refused":
         would_take = f": would take {format_mib(planned.needs_bytes)} MiB"
         return f"does not fit{would_take if planned.needs_bytes else ''}"

@@ -21,8 +21,8 @@ from framebench.records.store import write_atomically
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-SOURCES = ROOT / "analysis" / "notebooks"
-EXECUTED = SOURCES / "executed"
+NOTEBOOK_SOURCES = ROOT / "analysis" / "notebooks"
+EXECUTED = NOTEBOOK_SOURCES / "executed"
 TIME_LIMIT_S = 600
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
@@ -33,7 +33,7 @@ class NotFilled(RuntimeError):
 
 def list_sources() -> list[Path]:
     """Return the sources of the notebooks."""
-    return sorted(SOURCES.glob("*.py"))
+    return sorted(NOTEBOOK_SOURCES.glob("*.py"))
 
 
 def run(names: list[str], folder: Results, machine: str, to: Path | None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from framebench.records.record import Record
-from framebench.records.reference import find_reference
+from framebench.records.reference import classify_reference
 from framebench.suite.counting import format_count
 
 # a file in a results folder: the commits that records name and the repository does not have
@@ -38,7 +38,7 @@ def describe_backing(records: Sequence[Record], results: Path) -> tuple[str, ...
             {
                 "case": (origin.machine, record.framework_version, record.case),
                 "machine": origin.machine,
-                "reference": find_reference(record) if record.status == "ok" else None,
+                "reference": classify_reference(record) if record.status == "ok" else None,
                 "in_float64": bool(check and check.mathematics and check.mathematics.computed),
                 "commit": origin.commit,
                 # `dirty` is None if nobody knows whether there were uncommitted changes

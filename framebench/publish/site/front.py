@@ -27,7 +27,7 @@ from framebench.analysis.statistics import PEAK
 from framebench.analysis.tables import is_on_gpu, select_in_use
 from framebench.devices.catalog import BY_NAME, DEVICES
 from framebench.devices.needs import ErrorInterval
-from framebench.devices.plans.planned import Planned, find_needs
+from framebench.devices.plans.planned import Planned, find_upper_needs
 from framebench.devices.plans.store import read_every
 from framebench.models import spec
 from framebench.publish.site.links import get_case_link, get_machine_folder, get_prediction_link
@@ -41,7 +41,7 @@ from framebench.suite.case import FULL_SIZE, Case
 from framebench.suite.sequences import drop_duplicates
 
 SCRIPT = "assets/data.js"
-SOURCES = {"compiler.plan": "planned by XLA", "allocator.simulated": "simulated"}
+SOURCE_PHRASES = {"compiler.plan": "planned by XLA", "allocator.simulated": "simulated"}
 ASKED = ("train", "eval")  # scenarios that everyone asks predictions for
 QUESTION = ["workload", "scenario", "size", "batch"]  # a reader chooses a group by these
 # of a predicted strategy, as the form takes it
@@ -170,7 +170,7 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "framework": row.framework,
             "strategy": row.strategy,
             "family": find_family(row.scenario, row.strategy),
-            "needs": round_up(row.needs_bytes),
+            "needs": round_up_to_tenth_mib(row.needs_bytes),
             "peak": round(row.step_bytes / MIB, 1),
             "share": round(row.needs_ratio, 3),
             "base": bool(row.baseline),
@@ -187,7 +187,7 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
         yield point
 
 
-def round_up(count: float) -> float:
+def round_up_to_tenth_mib(count: float) -> float:
     """Return bytes in MiB, rounded up to a tenth: a budget of so much does fit."""
     return math.ceil(count / MIB * 10) / 10
 
@@ -222,7 +222,7 @@ def is_offered(planned: Planned, case: Case) -> bool:
     """Return whether the form answers from a prediction."""
     is_pinned = planned.framework_version == find_pinned_version(planned.framework)
     is_known = planned.device in BY_NAME and case.workload in spec.list_workloads()
-    return is_pinned and is_known and case.ranks == 1 and find_needs(planned) is not None
+    return is_pinned and is_known and case.ranks == 1 and find_upper_needs(planned) is not None
 
 
 def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
 
     `error` says in words how far the peak may be off, above or below.
     """
-    needs = find_needs(planned) or 0
+    needs = find_upper_needs(planned) or 0
     release = f"{case.framework}-{planned.framework_version}"
     return {
         "place": planned.device,
@@ -238,11 +238,11 @@ def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
         "framework": get_title(case.framework),
         "strategy": case.strategy,
         "family": find_family(case.scenario, case.strategy),
-        "needs": round_up(needs),
+        "needs": round_up_to_tenth_mib(needs),
         "peak": round((planned.peak_bytes or planned.needs_bytes or 0) / MIB, 1),
         "base": case.strategy == case.stage.baseline,
-        "source": SOURCES.get(planned.source or "", ""),
-        "error": describe_error(planned.error_interval),
+        "source": SOURCE_PHRASES.get(planned.source or "", ""),
+        "error": describe_error_interval(planned.error_interval),
         "href": get_prediction_link(planned.device, planned.case, release),
         "bytes": needs,
         "same_loss": case.plan.same_loss,
@@ -250,7 +250,7 @@ def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
     }
 
 
-def describe_error(interval: ErrorInterval) -> str:
+def describe_error_interval(interval: ErrorInterval) -> str:
     """Return how far a prediction may be off on its worse side, or that this is not judged."""
     if not interval.is_judged:
         return f"error {interval.describe_doubt()}"

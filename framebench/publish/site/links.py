@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-LONGEST = 100  # characters of a name; file systems take 255 bytes
+LONGEST_NAME = 100  # characters of a name; file systems take 255 bytes
 
 
 def make_slug(text: str) -> str:
@@ -17,7 +17,7 @@ def make_slug(text: str) -> str:
     """
     plain = text.replace("/", ".")
     safe = re.sub(r"[^a-z0-9._-]+", "-", plain.lower())
-    safe = re.sub(r"\.{2,}", ".", safe).strip(".-")[:LONGEST]
+    safe = re.sub(r"\.{2,}", ".", safe).strip(".-")[:LONGEST_NAME]
     if safe and safe == plain and "." not in text:
         return safe
     # records may contain a lone surrogate, which UTF-8 has no bytes for

@@ -160,7 +160,7 @@ def make_record_table(record: Record) -> Table:
     (flat,) = pd.json_normalize(fields, sep=": ").to_dict("records")
     rows = []
     for name, value in flat.items():
-        text = format_value(value)
+        text = format_field(value)
         if text:
             rows.append((str(name), text))
     caption = "As its line under results/records has it; what is empty is left out."
@@ -180,7 +180,7 @@ def make_history_table(case_records: list[Record]) -> Table:
                 str(origin.protocol),
                 record.status,
                 format_mib(record.peak_bytes, ",.2f"),
-                format_value(record.step_time_s) or "-",
+                format_field(record.step_time_s) or "-",
             )
         )
     return Table.of_text(
@@ -193,7 +193,7 @@ def make_history_table(case_records: list[Record]) -> Table:
     )
 
 
-def format_value(value: object) -> str:
+def format_field(value: object) -> str:
     """Return any JSON value in one line, or "" for a missing one."""
     if is_missing(value):
         return ""
@@ -202,9 +202,9 @@ def format_value(value: object) -> str:
     if isinstance(value, int):
         return str(value) if isinstance(value, bool) else f"{value:,}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {format_value(item)}" for name, item in value.items())
+        return ", ".join(f"{name}: {format_field(item)}" for name, item in value.items())
     if isinstance(value, list):
-        return "; ".join(map(format_value, value))
+        return "; ".join(map(format_field, value))
     return str(value)
 
 

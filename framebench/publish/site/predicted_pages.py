@@ -12,7 +12,7 @@ from pathlib import Path
 from framebench.analysis.rendering import format_mib
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.documents import make_device_tables
-from framebench.devices.plans.planned import Planned, find_needs
+from framebench.devices.plans.planned import Planned, find_upper_needs
 from framebench.devices.plans.store import read_every
 from framebench.devices.tables.errors import tabulate_errors, tabulate_judged_steps
 from framebench.devices.tables.table import (
@@ -32,7 +32,7 @@ from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.titles import get_title
 from framebench.suite.case import Case
 
-SOURCES = {"compiler.plan": "XLA's plan", "allocator.simulated": "simulated step"}
+SOURCE_TITLES = {"compiler.plan": "XLA's plan", "allocator.simulated": "simulated step"}
 HEAD = ("case", "release", "reserved MiB", "needs MiB", "of memory", "source")
 
 
@@ -94,7 +94,7 @@ def write_device(
 
 def describe_numbers(planned: Planned, device: Device) -> tuple[str, str, str]:
     """Return reserved and needed MiB, and the share of the device's memory."""
-    needs = format_mib(find_needs(planned), ",.0f")
+    needs = format_mib(find_upper_needs(planned), ",.0f")
     return describe_reserved(planned), needs, describe_share(planned, device)
 
 
@@ -121,7 +121,7 @@ def write_sections(
                 planned=planned,
                 device=device,
                 numbers=describe_numbers(planned, device),
-                origin=SOURCES.get(planned.source or "", "nothing can tell"),
+                origin=SOURCE_TITLES.get(planned.source or "", "nothing can tell"),
                 parts=parts,
             )
         )

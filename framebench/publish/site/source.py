@@ -12,7 +12,7 @@ from markupsafe import Markup
 from framebench.analysis.rendering import Table
 from framebench.publish.site.markup import escape_markdown, make_table
 
-BLOCKS = "html"  # a folder that has no pages
+FOLDER_WITHOUT_PAGES = "html"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ class Page:
     def add_html(self, html: Markup) -> None:
         """Add HTML that a template made; searches leave it out."""
         self.blocks += 1
-        file = self.source.write(f"{BLOCKS}/{self.path}-{self.blocks}.html", f"{html}\n")
+        name = f"{FOLDER_WITHOUT_PAGES}/{self.path}-{self.blocks}.html"
+        file = self.source.write(name, f"{html}\n")
         self.parts.append(f"```{{raw}} html\n:file: {file.resolve()}\n:class: no-search\n```")
 
     def add_tables(self, *tables: Table) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framebench.publish.readme.backing import LOST_COMMITS, describe_backing
 from framebench.records.record import Record
-from framebench.records.reference import find_reference
+from framebench.records.reference import classify_reference
 from framebench.suite.result import Verification
 from tests.fake_records import provenance, record
 
@@ -26,7 +26,7 @@ BY_ONE_FRAMEWORK = make_measured({"loss": 1e-8}, against="torch alone")
 
 
 def test_the_kind_of_reference_is_read_from_the_verification():
-    found = [find_reference(one) for one in (IN_FLOAT64, IN_FLOAT32, FINITE, BY_ONE_FRAMEWORK)]
+    found = [classify_reference(one) for one in (IN_FLOAT64, IN_FLOAT32, FINITE, BY_ONE_FRAMEWORK)]
     assert found == ["float64", "float32", "none", "float64"]
 
 
