@@ -18,23 +18,26 @@ UNDONE_BY_XLA = ("transformer/jax/train/amp_bf16/b4/tiny", "transformer/jax/eval
 @pytest.mark.parametrize("table", TABLES)
 def test_undone_strategies_are_not_proven(table, environment):
     framework, _, _ = table.partition("_")
-    proven, refuted = judge_undone(environment[framework], read_sabotages(table))
+    sabotages = read_sabotages(table)
+    proven, refuted = judge_undone(environment[framework], sabotages)
     assert proven == {}
-    assert refuted
+    assert refuted.keys() == {sabotage.name for sabotage in sabotages}
 
 
 def test_strategies_that_xla_undoes_are_not_proven(environment):
-    proven, _ = judge_untouched(environment["jax"], UNDONE_BY_XLA)
+    proven, refuted = judge_untouched(environment["jax"], UNDONE_BY_XLA)
     assert proven == {}
+    assert refuted.keys() == set(UNDONE_BY_XLA)
 
 
 @pytest.mark.all_cases
 @pytest.mark.parametrize("table", TABLES)
 def test_untouched_strategies_are_proven(table, environment):
     framework, _, _ = table.partition("_")
-    proven, refuted = judge_untouched(environment[framework], read_untouched(table))
-    assert proven
+    cases = read_untouched(table)
+    proven, refuted = judge_untouched(environment[framework], cases)
     assert refuted == {}
+    assert proven.keys() == set(cases)
 
 
 def test_rounding_decides_whether_pytorchs_fp32_and_tf32_are_proven(environment):

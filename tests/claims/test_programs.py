@@ -16,7 +16,7 @@ from framebench.claims.measures import OfProgram, PlannedReport
 from framebench.claims.plans import Plan, bound_bytes, divide_plans, find_report
 from framebench.claims.probes.names import look_up
 from framebench.claims.registry import REGISTRY
-from framebench.claims.rule import NoNumber
+from framebench.claims.rule import Effect, NoNumber
 from framebench.claims.run import find_missing
 from framebench.claims.store import MachineResults
 from framebench.devices.releases.reported import Reported
@@ -100,9 +100,10 @@ def test_amounts_have_students_interval_and_counts_their_range():
 @pytest.mark.parametrize(
     ("read", "number"), [("difference", -50), ("ratio", 0.5), ("share saved", 0.5)]
 )
-def test_two_numbers_of_a_process_are_compared(read, number):
+def test_two_numbers_that_each_process_printed_are_compared(read, number):
     measure = OfProgram(read, "p", ("a", "b"))
-    assert measure.compute([50.0] * 5, [100.0] * 5) == pytest.approx((number,) * 3)
+    effect = measure.compute([50.0] * 5, [100.0] * 5)
+    assert effect == pytest.approx(Effect(value=number, low=number, high=number))
 
 
 def test_a_ratio_to_zero_is_refused():

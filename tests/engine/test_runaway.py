@@ -72,7 +72,7 @@ def sleep_in_child():
         os.execve(sys.executable, command, {})
 """
 RESULT_AND_END = f"print('{RESULT}', flush=True)"
-# how a child is left behind, how its parent ends, and what becomes of the worker
+# the function that leaves a child behind, how its parent ends, and what becomes of the worker
 LEFT_BY_WORKER = {
     "a fork, says its result": (FORK, RESULT_AND_END, "ok"),
     "a daemon, says its result": (DAEMON, RESULT_AND_END, "ok"),
@@ -136,20 +136,30 @@ def list_left(folder: Path) -> list[psutil.Process]:
     return list_processes(folder / "program.py", **{MARKER: str(folder)})
 
 
-@pytest.mark.parametrize(("how", "end", "status"), LEFT_BY_WORKER.values(), ids=LEFT_BY_WORKER)
-def test_children_of_a_worker_neither_delay_nor_outlive_it(how, end, status, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("define_child", "end_of_parent", "status"), LEFT_BY_WORKER.values(), ids=LEFT_BY_WORKER
+)
+def test_children_of_a_worker_neither_delay_nor_outlive_it(
+    define_child, end_of_parent, status, tmp_path, monkeypatch
+):
     monkeypatch.setattr(supervisor, "GRACE_S", 1.0)
-    began = time.monotonic()
+    program = f"{define_child}\nsleep_in_child()\n{end_of_parent}\n"
     limit_s = 3.0 if status == "timeout" else 60.0
-    outcome = run_program(f"{how}\nsleep_in_child()\n{end}\n", tmp_path, limit_s)
+    began = time.monotonic()
+    outcome = run_program(program, tmp_path, limit_s)
     assert outcome.status == status
     assert time.monotonic() - began < SOON_S
     assert list_left(tmp_path) == []
 
 
-@pytest.mark.parametrize(("how", "end", "fault"), LEFT_BY_MODULE.values(), ids=LEFT_BY_MODULE)
-def test_children_of_a_module_neither_delay_nor_outlive_it(how, end, fault, tmp_path):
-    environment = make_environment(f"{how}\nsleep_in_child()\n{end}\n", tmp_path)
+@pytest.mark.parametrize(
+    ("define_child", "end_of_parent", "fault"), LEFT_BY_MODULE.values(), ids=LEFT_BY_MODULE
+)
+def test_children_of_a_module_neither_delay_nor_outlive_it(
+    define_child, end_of_parent, fault, tmp_path
+):
+    program = f"{define_child}\nsleep_in_child()\n{end_of_parent}\n"
+    environment = make_environment(program, tmp_path)
     limit_s = 3.0 if fault == "no end" else 60.0
     began = time.monotonic()
     variables = {MARKER: str(tmp_path)}

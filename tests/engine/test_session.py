@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -127,18 +128,23 @@ def begin_and_end_session(results: Path, begun: Path) -> None:
 
 
 def test_a_kill_as_a_session_begins_or_ends_leaves_nothing_behind(results, tmp_path):
+    """A process is killed in its first call that changes the folder, another in its second ..."""
     results.mkdir()
+    resumed = 0
     for number in count(1):
-        begun = tmp_path / str(number)
-        was_killed = is_killed_at_call(number, results, begin_and_end_session, results, begun)
+        begun = tmp_path / f"begun-{number}"
+        act = partial(begin_and_end_session, results, begun)
+        was_killed = is_killed_at_call(number, results, act)
         session = Session.open(results, "code", "cases")
         if was_killed and begun.exists():
             assert session.id == begun.read_text(), "what has begun goes on"
+            resumed += 1
         assert list(results.iterdir()) == [session.path(results)]
         session.close(results)
         if not was_killed:
             break
     assert number > 4, "it was killed in each of its calls"
+    assert resumed > 0
 
 
 @pytest.mark.parametrize("kind", ["record", "answer to a claim"])

@@ -20,15 +20,20 @@ NEW = make_explanation(
 )
 
 
-def test_the_rows_sum_to_the_difference_of_the_measured_peaks():
-    printed = against.as_json(OLD, NEW)
-    assert [tuple(row.values()) for row in printed["rows"]] == [
+def test_rows_have_the_bytes_of_both_peaks_and_the_largest_difference_first():
+    assert [tuple(row.values()) for row in against.as_json(OLD, NEW)["rows"]] == [
         ("up.*", "saved", 80, 160, 80),
         ("head", "temporary", 0, 35, 35),
         ("head", "input", 30, 0, -30),
         ("", "unexplained", 10, 20, 10),
     ]
+
+
+def test_the_rows_sum_to_the_measured_peaks_and_to_their_difference():
+    printed = against.as_json(OLD, NEW)
     assert printed["difference"] == 215 - 120
+    for column, measured in (("base", 120), ("change", 215), ("difference", 215 - 120)):
+        assert sum(row[column] for row in printed["rows"]) == measured, column
 
 
 def test_the_table_sums_too_when_small_rows_are_folded():

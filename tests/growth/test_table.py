@@ -152,12 +152,13 @@ def test_the_slope_interval_has_its_stated_coverage():
 
 
 @pytest.mark.parametrize(
-    ("other", "verdict"),
+    ("private_bytes", "verdict"),
     [
-        (FLAT + 2**14 * NUMBERS, "grows"),
-        (FLAT, "does not grow"),
-        (FLAT + 2**20 * (NUMBERS // 40), "undecided"),
+        pytest.param(FLAT + 2**14 * NUMBERS, "grows", id="a leak"),
+        pytest.param(FLAT, "does not grow", id="flat"),
+        pytest.param(FLAT + 2**20 * (NUMBERS // 40), "undecided", id="five jumps"),
     ],
 )
-def test_memory_grows_by_any_instrument_and_is_clean_by_all(other, verdict):
-    assert table.judge(make_growth(host_malloc=FLAT, host_private=other)) == verdict
+def test_one_instrument_shows_growth_and_only_all_show_none(private_bytes, verdict):
+    growth = make_growth(host_malloc=FLAT, host_private=private_bytes)
+    assert table.judge(growth) == verdict

@@ -190,7 +190,8 @@ def plant_records(change: Change) -> Callable[..., list[str]]:
     return measure
 
 
-def test_nothing_is_measured_where_the_pinned_release_is_the_newest(index, tmp_path):
+@pytest.mark.usefixtures("index")
+def test_nothing_is_measured_where_the_pinned_release_is_the_newest(tmp_path):
     done = framebench("versions", "newest", "--results", str(tmp_path))
     assert done.returncode == 0
     assert done.stderr.count("the index has no newer release") == len(FRAMEWORKS)

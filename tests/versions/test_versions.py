@@ -357,10 +357,13 @@ def folder_of_two_machines(results, monkeypatch) -> Path:
     return write_records([*alone * 3, *PLANTED], results)
 
 
-def test_too_few_blocks_make_no_picture():
+def test_verdicts_on_too_few_blocks_make_no_picture():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
-    few = pd.DataFrame([row._replace(verdict=TOO_FEW) for row in rows])
-    assert draw_changes(few) is None
+    assert draw_changes(pd.DataFrame(rows)) is not None
+
+    without_verdict = [row._replace(verdict=TOO_FEW) for row in rows]
+
+    assert draw_changes(pd.DataFrame(without_verdict)) is None
 
 
 def test_verdicts_on_releases_are_a_data_frame(results):
@@ -446,8 +449,26 @@ reason = "reported upstream"
 
 
 def test_accepted_regressions_are_read(tmp_path):
-    assert isinstance(read_accepted(ACCEPTED), list)
+    file = tmp_path / "accepted.toml"
+    file.write_text(WHOLE_ENTRY)
+    assert read_accepted(file) == [
+        AcceptedRegression(
+            release="jax==1",
+            cases="*",
+            quantity="peak memory",
+            at_most=1.1,
+            reason="reported upstream",
+        )
+    ]
+
+
+def test_without_a_file_no_regression_is_accepted(tmp_path):
     assert read_accepted(tmp_path / "none.toml") == []
+
+
+def test_the_projects_own_entries_are_well_formed():
+    entries = read_accepted(ACCEPTED)  # raises MalformedEntry
+    assert len(entries) == ACCEPTED.read_text().count("\n[[accepted]]\n")
 
 
 @pytest.mark.parametrize(

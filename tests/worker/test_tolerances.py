@@ -133,8 +133,12 @@ def test_infinite_responses_explain_nothing():
     assert derived.of_value("loss_0") == derived.of_tensor("gradient", "weight") == LEAST_TOLERANCE
 
 
-@pytest.mark.parametrize("perturbation", [PERTURBATION["fp32"], 2.0**-36])
-def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation):
+@pytest.mark.parametrize(
+    ("perturbation", "roundoff"),
+    [(PERTURBATION["fp32"], 2.0**-24), (2.0**-36, 0.0)],
+    ids=["in float32", "in float64, as it is less than float32 rounds by"],
+)
+def test_weights_are_off_by_uniform_shares_up_to_the_perturbation(perturbation, roundoff):
     plain = CASE.weights
     perturbed = PerturbedCase.of_case(CASE, 0, perturbation).weights
     assert plain.keys() == perturbed.keys()
@@ -144,12 +148,10 @@ def test_each_weight_is_off_by_a_share_of_the_perturbation(perturbation):
         shares_by_weight.append(share.ravel())
     shares = np.concatenate(shares_by_weight)
 
-    roundoff = 2.0**-24  # of float32
-    if perturbation < roundoff:
-        roundoff = 0.0  # such weights are float64
-    assert 0.5 * perturbation < np.abs(shares).max() < 1.01 * perturbation + roundoff
-    # shares are uniform between -perturbation and perturbation
-    assert np.std(shares) == pytest.approx(perturbation / 3**0.5, rel=0.05)
+    largest = np.abs(shares).max()
+    assert 0.5 * perturbation < largest < 1.01 * perturbation + roundoff
+    deviation_of_uniform_shares = perturbation / 3**0.5
+    assert np.std(shares) == pytest.approx(deviation_of_uniform_shares, rel=0.05)
 
 
 def test_another_seed_perturbs_differently():

@@ -138,14 +138,20 @@ def test_large_blocks_are_not_split_beyond_the_limit_of_the_setting():
     assert pool.stats.reserved == 520 * MIB
 
 
-def test_oversize_blocks_go_back_before_the_cache():
-    """The smallest that is enough; the free block of 10 MiB stays."""
+def test_the_smallest_oversize_block_that_makes_room_is_released():
+    """Free blocks above the largest size that is split go back to the GPU before the whole cache:
+    of 160 and 120 MiB the latter is enough, and the block of 10 MiB is no such block.
+    """
     pool = Allocator(Settings(limit=300 * MIB, max_split_size=100 * MIB))
     blocks = [pool.malloc(size * MIB) for size in (160, 120, 10)]
     for block in blocks:
         pool.free(block)
+    assert pool.stats.reserved == 290 * MIB
+
     pool.malloc(60 * MIB)
-    assert (pool.stats.retries, pool.stats.reserved) == (0, (160 + 10 + 60) * MIB)
+
+    assert pool.stats.reserved == (160 + 10 + 60) * MIB
+    assert pool.stats.retries == 0, "the cache was not released"
 
 
 def test_the_collector_releases_old_blocks():

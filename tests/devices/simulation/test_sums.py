@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import pytest
 
@@ -77,18 +78,40 @@ def test_other_sums_have_no_workspace(args):
     assert sum_columns(args, GPU) == []
 
 
-def test_embedding_gradients_take_the_workspace_of_a_gpu():
-    """27,681,792 bytes for 8,192 tokens of 50,304 words, 72,088 for the offsets; all are given
-    back. Few indices are not sorted, unless there is a padding index.
+NO_PADDING, FIRST_WORD = -1, 0  # the index whose row gets no gradient
+
+
+def request_embedding(texts: int, padding: int = NO_PADDING) -> list[Any]:
+    """Return what the gradient of 50,304 words in 768 dimensions requests, around the gradient.
+
+    The texts have 1,024 tokens each, and an index is an int64.
     """
+    gradient, indices = Shaped(texts, 1024, 768), Shaped(texts, 1024, item=8)
+    return list(embedding_backward(["gradient"], (gradient, indices, 50304, padding, False), GPU))
 
-    def request(batch, padding):
-        arguments = (Shaped(batch, 1024, 768), Shaped(batch, 1024, item=8), 50304, padding, False)
-        return list(embedding_backward(["gradient"], arguments, GPU))
 
-    requests = request(8, -1)
-    place = requests.index("gradient")
-    assert {27_681_792, 72_088} <= set(requests[place:])
-    assert sum(requests[:place] + requests[place + 1 :]) == 0
-    assert request(3, -1) == ["gradient"]
-    assert len(request(3, 0)) > 1
+def test_an_embeddings_gradient_takes_its_partial_sums():
+    """Eight texts have 8,192 tokens, and at most 8,192 + 819 partial sums: one for each word, and
+    one for each ten tokens.
+    """
+    requests = request_embedding(texts=8)
+    after_gradient = requests[requests.index("gradient") :]
+    assert 27_681_792 in after_gradient, "9,011 rows of 768 float32 numbers"
+    assert 72_088 in after_gradient, "where each of them begins, an int64"
+
+
+def test_what_an_embeddings_gradient_takes_is_given_back():
+    sizes = request_embedding(texts=8)
+    sizes.remove("gradient")
+    assert max(sizes) > 0
+    assert sum(sizes) == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "padding", "are_sorted"),
+    [(3, NO_PADDING, False), (4, NO_PADDING, True), (3, FIRST_WORD, True)],
+    ids=["3,072 indices", "4,096 indices", "3,072 with a padding index"],
+)
+def test_few_indices_are_not_sorted_unless_one_is_padding(texts, padding, are_sorted):
+    requests = request_embedding(texts, padding)
+    assert (requests != ["gradient"]) == are_sorted
