@@ -49,7 +49,8 @@ def test_measured_and_planned_numbers_never_share_a_cell(entry):
     assert entry.planned == "-30.0 % (-35.0 to -25.0)"
     for table in (make_list([entry]), make_answer(entry), make_detail(entry)):
         assert {"measured", "planned"} <= set(table.head)
-        for measured, planned in zip(table.texts["measured"], table.texts["planned"]):
+        assert table.texts["measured"]
+        for measured, planned in zip(table.texts["measured"], table.texts["planned"], strict=True):
             assert "-30.0" not in measured
             assert "-40.0" not in planned
 

@@ -51,6 +51,7 @@ def test_advice_agrees_with_the_committed_search(fit):
     """
     offer = find_offer(fit, SEARCHES)
     assert (offer.case.batch, offer.fits, offer.judge) == (fit.largest, True, "search")
+    assert fit.probes
     for probe in fit.probes:
         assert find_offer(fit, SEARCHES, probe.batch).fits == (probe.outcome == "fits"), probe.batch
     predicted = find_offer(fit, KeptOnly(SEARCHES.fits))

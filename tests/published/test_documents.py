@@ -38,12 +38,22 @@ def test_tables_in_documents_are_generated(page):
     assert refresh(text, make_published_tables()) == text
 
 
+def list_links(page: Path) -> list[str]:
+    """Return the targets of a page's links inside the project, outside blocks of code."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    return [target for target in targets if not re.match(r"[a-z]+://", target)]
+
+
+def test_links_of_the_readme_are_found():
+    links = list_links(ROOT / "README.md")
+    assert any(link.startswith("docs/") for link in links)
+    assert any("#" in link for link in links)
+
+
 @each_page
 def test_links_lead_to_files_and_headings_that_exist(page):
-    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if re.match(r"[a-z]+://", target):
-            continue
+    for target in list_links(page):
         name, _, anchor = target.partition("#")
         file = (page.parent / name) if name else page
         assert file.exists(), target

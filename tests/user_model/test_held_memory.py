@@ -189,6 +189,7 @@ def test_arrays_in_globals_are_named_and_counted_once(framework, tmp_path, envir
     assert without["holders"] == {}
     assert holding["holders"] == {"the global `TABLE` of mine.py": size}
     assert holding["live"] == without["live"]
+    assert without["peaks"]
     for instrument, peak in without["peaks"].items():
         assert holding["peaks"][instrument] - peak == pytest.approx(size, abs=MIB), instrument
 

@@ -216,6 +216,7 @@ def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
         assert (" on here" in peak) == (strategy == "fp32")
     assert "where a row names another machine" in table.caption
     (table,) = show.make_tables(of_elsewhere)
+    assert len(table.texts["peak"]) == 3
     assert not any(" on " in peak for peak in table.texts["peak"])
 
 
@@ -475,6 +476,7 @@ def test_a_described_transformer_is_only_ever_predicted():
     records, _ = read_evidence(RESULTS, MACHINE, "transformer", "train")
     advice = advise([records], DESCRIBED)
     assert {candidate.peak.kind for candidate in advice.candidates} == {"predicted"}
+    assert advice.fitting
     for candidate in advice.fitting:
         least = compute_lower_bound(candidate.case).total
         assert least <= (candidate.peak.low or 0) <= candidate.peak.value <= candidate.peak.needs
