@@ -30,7 +30,8 @@ def test_pynvml_has_every_function_that_is_called():
     assert [name for name in names if not hasattr(pynvml, name)] == []
 
 
-def test_the_state_has_only_readings_that_nvml_supports(fake_nvml):
+@pytest.mark.usefixtures("fake_nvml")
+def test_the_state_has_only_readings_that_nvml_supports():
     assert nvml.read_state() == {
         "name": "NVIDIA H200",
         "driver": "580.1",
@@ -57,7 +58,8 @@ def test_the_workers_gpu_is_the_first_visible_one(visible, handle, memory, fake_
 
 
 @pytest.mark.parametrize(("steps", "queues", "synced"), [(8, True, 4), (2, True, 2), (8, False, 0)])
-def test_a_turn_reads_energy_and_makes_synced_steps(steps, queues, synced, fake_nvml):
+@pytest.mark.usefixtures("fake_nvml")
+def test_a_turn_reads_energy_and_makes_synced_steps(steps, queues, synced):
     answers = {"turn": {"wall_s": 1.0, "device_s": None}, "synced": 1.5}
     orders = []
 

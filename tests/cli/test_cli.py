@@ -184,7 +184,8 @@ def test_a_full_disk_is_reported_without_a_traceback(fake_worker, tmp_path):
 
 
 @pytest.mark.slow
-def test_calibration_passes_and_is_recorded(environment, results):
+@pytest.mark.usefixtures("environment")
+def test_calibration_passes_and_is_recorded(results):
     """Sizes and the clock must be right on a busy machine too; the check of the load may fail."""
     # with three processes for each core, sometimes every wait of 20 ms is interrupted
     for _ in range(3):

@@ -170,7 +170,8 @@ def wait_for_end(own: OwnSlurm, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slurm
-def test_units_that_are_done_or_queued_are_not_submitted_again(own, python, results):
+@pytest.mark.usefixtures("own")
+def test_units_that_are_done_or_queued_are_not_submitted_again(python, results):
     first = start_run(results, python, 1)
     wait_until(lambda: count_began(results) == 2)
     first.send_signal(signal.SIGINT)  # the command is gone, the jobs are not
@@ -254,7 +255,8 @@ def test_a_refused_job_is_reported(fake_slurm):
     assert any("nothing is prepared on n1" in message for message in messages)
 
 
-def test_a_controller_that_is_away_has_not_lost_its_jobs(fake_slurm, tmp_path):
+@pytest.mark.usefixtures("fake_slurm", "tmp_path")
+def test_a_controller_that_is_away_has_not_lost_its_jobs():
     messages = []
     mark = UNIT.mark(provenance.name_code())
     squeue = f"""

@@ -43,9 +43,8 @@ def test_baseline_and_one_more_are_measured_whatever_memory_is_free(
         assert len(record.turns_taken.arms) == 2
 
 
-def test_out_of_memory_next_to_others_is_retried_alone(
-    fake_worker, results, event_log, monkeypatch
-):
+@pytest.mark.usefixtures("event_log")
+def test_out_of_memory_next_to_others_is_retried_alone(fake_worker, results, monkeypatch):
     monkeypatch.setenv("FAKE_FAILURE", "checkpoint: refusal at first")
     with open_run(results) as opened:
         measure([make_group(fake_worker, CASES[:3])], opened)

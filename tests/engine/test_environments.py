@@ -101,7 +101,8 @@ def test_a_missing_compiler_is_named_with_its_package(own_cache, monkeypatch):
     assert not own_cache.exists(), "before anything is installed"
 
 
-def test_an_environment_is_built_once(own_cache, own_pins):
+@pytest.mark.usefixtures("own_cache", "own_pins")
+def test_an_environment_is_built_once():
     messages = []
     first = environments.ensure("torch", say=messages.append)
     assert environments.is_built(first)
@@ -111,7 +112,8 @@ def test_an_environment_is_built_once(own_cache, own_pins):
     assert messages == []
 
 
-def test_a_failed_build_says_why_and_is_begun_again(own_cache, own_pins, monkeypatch):
+@pytest.mark.usefixtures("own_cache")
+def test_a_failed_build_says_why_and_is_begun_again(own_pins, monkeypatch):
     (own_pins / "torch.txt").write_text("./no-such-package\n")
     with pytest.raises(SetupError, match="no-such-package"):
         environments.ensure("torch")
@@ -224,7 +226,8 @@ def wait_until_gone(pid: int) -> None:
         psutil.Process(pid).wait(120)
 
 
-def test_pip_refuses_an_archive_with_another_hash(own_cache, own_pins, tmp_path):
+@pytest.mark.usefixtures("own_cache")
+def test_pip_refuses_an_archive_with_another_hash(own_pins, tmp_path):
     wheel = tmp_path / "nothing-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("nothing.py", "")
@@ -240,7 +243,8 @@ def test_pip_refuses_an_archive_with_another_hash(own_cache, own_pins, tmp_path)
     assert environments.is_built(environments.ensure("torch"))
 
 
-def test_leftovers_of_a_killed_set_up_end_before_the_next_build(own_cache, own_pins, monkeypatch):
+@pytest.mark.usefixtures("own_cache", "own_pins")
+def test_leftovers_of_a_killed_set_up_end_before_the_next_build(monkeypatch):
     """A leftover, such as a compiler, would go on to write into the new environment."""
     where = environments.describe("torch").folder
     leftover = start_process_of_build(where)

@@ -45,7 +45,8 @@ def run_with_bug(
 
 
 @pytest.mark.slow
-def test_a_wrong_gradient_never_becomes_a_number(project, results, environment):
+@pytest.mark.usefixtures("environment")
+def test_a_wrong_gradient_never_becomes_a_number(project, results):
     attention = "x + self.attention(self.ln1(x))"
     detached = ("models/transformer/torch_model.py", attention, f"{attention}.detach()")
     exit_code, (record,) = run_with_bug(
@@ -56,7 +57,8 @@ def test_a_wrong_gradient_never_becomes_a_number(project, results, environment):
 
 
 @pytest.mark.slow
-def test_a_strategy_that_does_nothing_is_not_confirmed(project, results, environment):
+@pytest.mark.usefixtures("environment")
+def test_a_strategy_that_does_nothing_is_not_confirmed(project, results):
     file = "framebench/adapters/jittor/checkpoint.py"
     idle = (file, "model.block_runner = recompute_block", "pass")
     _, records = run_with_bug(project, results, idle, "transformer/jittor/train/checkpoint/b4/tiny")

@@ -111,7 +111,8 @@ def test_a_strategy_is_checked_once_at_its_smallest_batch_and_size(fake_worker):
     assert fake_worker.started == [[CHECKPOINT.id]]
 
 
-def test_progress_names_the_requested_case(fake_worker):
+@pytest.mark.usefixtures("fake_worker")
+def test_progress_names_the_requested_case():
     larger = parse("transformer/torch/train/checkpoint/b8/cpu")
     named = set()
 

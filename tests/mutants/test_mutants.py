@@ -161,7 +161,8 @@ def test_the_largest_error_is_given_in_tolerances(verification, mathematics, exp
 
 
 @pytest.mark.slow
-def test_planted_bugs_are_wrong_and_nothing_else_is(environment):
+@pytest.mark.usefixtures("environment")
+def test_planted_bugs_are_wrong_and_nothing_else_is():
     bugs = [bug for bug in BUGS if bug.name in TRIED and bug.parsed.framework == "torch"]
     assert {bug.name for bug in bugs} == set(TRIED)
 
@@ -177,7 +178,8 @@ def test_planted_bugs_are_wrong_and_nothing_else_is(environment):
 
 
 @pytest.mark.slow
-def test_a_bug_that_ends_the_worker_does_not_pass_for_wrong(environment):
+@pytest.mark.usefixtures("environment")
+def test_a_bug_that_ends_the_worker_does_not_pass_for_wrong():
     file = "models/transformer/torch_model.py"
     end = Edit(
         file=file, text="import torch\n", replacement="import torch\nimport os\nos._exit(7)\n"
@@ -193,5 +195,6 @@ def test_a_bug_that_ends_the_worker_does_not_pass_for_wrong(environment):
 
 
 @pytest.mark.slow
-def test_no_bug_is_begun_after_the_time_limit(environment):
+@pytest.mark.usefixtures("environment")
+def test_no_bug_is_begun_after_the_time_limit():
     assert len(list(run.try_bugs([CONTROL] * 20, 1, minutes=0))) == 1

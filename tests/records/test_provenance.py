@@ -29,7 +29,8 @@ def repository(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_an_unchanged_checkout_is_named_by_its_commit(repository):
+@pytest.mark.usefixtures("repository")
+def test_an_unchanged_checkout_is_named_by_its_commit():
     assert provenance.is_dirty() is False
     assert provenance.name_code() == provenance.find_commit()
 
@@ -86,7 +87,8 @@ def test_a_folder_without_a_repository_has_no_commit(repository):
     assert provenance.find_code().startswith("files-")
 
 
-def test_a_repository_of_another_user_counts_as_missing(repository, monkeypatch):
+@pytest.mark.usefixtures("repository")
+def test_a_repository_of_another_user_counts_as_missing(monkeypatch):
     """Git refuses it: it calls the owner of the folder dubious."""
     assert provenance.find_commit() is not None
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # as git's own tests do

@@ -57,7 +57,8 @@ def test_values_of_one_framework_are_written_if_asked_for_and_marked(workload, m
         (["jittor"], ", and neither PyTorch nor JAX, which make them, supports the strategy"),
     ],
 )
-def test_a_case_without_references_says_how_they_are_made(workload, makers, advice, monkeypatch):
+@pytest.mark.usefixtures("workload")
+def test_a_case_without_references_says_how_they_are_made(makers, advice, monkeypatch):
     """The frameworks that have the case are given; no strategy of the suite is in one alone."""
     cases = [parse(f"transformer/{maker}/train/checkpoint/b4/tiny") for maker in makers]
     monkeypatch.setattr(runner.profiles, "list_cases", lambda: cases)

@@ -115,7 +115,8 @@ def test_a_weight_without_effect_on_the_loss_is_refused():
 
 
 @pytest.mark.slow
-def test_records_of_a_new_workload_say_that_nobody_confirmed_it(folder, results):
+@pytest.mark.usefixtures("folder")
+def test_records_of_a_new_workload_say_that_nobody_confirmed_it(results):
     records = {}
     for file in list_files(results):
         records |= {record["case"]: record for record in load_fields(file)}

@@ -112,12 +112,8 @@ def test_errors_are_found_without_running_the_file(change, message, tmp_path):
         ),
     ],
 )
-def test_an_error_in_the_file_ends_the_command_without_traceback(
-    change,
-    messages,
-    tmp_path,
-    environment,
-):
+@pytest.mark.usefixtures("environment")
+def test_an_error_in_the_file_ends_the_command_without_traceback(change, messages, tmp_path):
     """A file that has a module's name replaces no module."""
     file = write_variant(tmp_path, change, name="numpy.py")
     done = framebench("try", str(file), "--results", str(tmp_path / "results"))

@@ -33,7 +33,8 @@ BUDGET = ("--budget", "2MiB")
         ),
     ],
 )
-def test_a_file_that_takes_too_much_is_stopped(code, options, message, tmp_path, environment):
+@pytest.mark.usefixtures("environment")
+def test_a_file_that_takes_too_much_is_stopped(code, options, message, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(f"{TORCH}\n{code}\n")
     done = try_file(file, tmp_path / "results", *options)
@@ -41,7 +42,8 @@ def test_a_file_that_takes_too_much_is_stopped(code, options, message, tmp_path,
     assert message in done.stderr
 
 
-def test_a_file_that_exceeds_free_memory_is_stopped(tmp_path, environment, monkeypatch):
+@pytest.mark.usefixtures("environment")
+def test_a_file_that_exceeds_free_memory_is_stopped(tmp_path, monkeypatch):
     """By a share of the memory that is free, here said to be 1 GiB."""
     monkeypatch.setattr(trial, "read_free_memory", Mock(return_value=2**30))
     file = tmp_path / "mine.py"

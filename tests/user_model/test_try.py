@@ -29,7 +29,8 @@ HERE = Path(__file__).parent
 PROGRAMS = HERE / "programs"
 
 
-def test_strategies_are_verified_timed_and_proven(tmp_path, environment):
+@pytest.mark.usefixtures("environment")
+def test_strategies_are_verified_timed_and_proven(tmp_path):
     """The convolutional example at 8 px under a few strategies."""
     file = tmp_path / "cnn.py"
     code = (ROOT / "examples/cnn.py").read_text()
@@ -181,9 +182,8 @@ TRIED = [
 
 
 @pytest.mark.parametrize(("file", "strategies", "unproven", "message"), TRIED)
-def test_files_in_each_framework_are_measured(
-    file, strategies, unproven, message, tmp_path, environment
-):
+@pytest.mark.usefixtures("environment")
+def test_files_in_each_framework_are_measured(file, strategies, unproven, message, tmp_path):
     done = try_file(file, tmp_path / "results", "--strategies", strategies, "--json")
     assert done.returncode == 0, done.stderr
     assert message in done.stderr
@@ -197,7 +197,8 @@ def test_files_in_each_framework_are_measured(
 
 
 @pytest.mark.all_cases
-def test_evaluation_is_measured(tmp_path, environment):
+@pytest.mark.usefixtures("environment")
+def test_evaluation_is_measured(tmp_path):
     """The model has dropout, which is off in evaluation."""
     file = write_variant(tmp_path, ("nn.Linear(8, 3)", "nn.Dropout(0.5), nn.Linear(8, 3)"))
     options = ("--strategies", "amp_bf16", "--scenario", "eval", "--json")
@@ -217,7 +218,8 @@ def model"""
 
 @pytest.mark.all_cases
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_a_strategy_that_computes_something_else_is_wrong(framework, tmp_path, environment):
+@pytest.mark.usefixtures("environment")
+def test_a_strategy_that_computes_something_else_is_wrong(framework, tmp_path):
     """A layer that is off in bfloat16 alone; and a loss that micro-batches would divide twice."""
     file = PROGRAMS / "flax_model.py"
     if framework == "torch":

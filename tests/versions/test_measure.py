@@ -42,7 +42,8 @@ def project(tmp_path, monkeypatch) -> Path:
         (["0.10.2", "0.9.0"], ["0.9.0", "0.10.2"]),  # any release that the index lists
     ],
 )
-def test_versions_are_chosen_oldest_first(named, chosen, project):
+@pytest.mark.usefixtures("project")
+def test_versions_are_chosen_oldest_first(named, chosen):
     assert measure.choose_versions("jax", named) == chosen
 
 
@@ -53,7 +54,8 @@ def test_versions_are_chosen_oldest_first(named, chosen, project):
         (["0.1", "0.9.2"], r"no release '0\.1' of jax; the nearest: 0\.9\.0"),
     ],
 )
-def test_a_matrix_that_cannot_be_measured_is_refused(named, reason, project):
+@pytest.mark.usefixtures("project")
+def test_a_matrix_that_cannot_be_measured_is_refused(named, reason):
     with pytest.raises(SetupError, match=reason):
         measure.choose_versions("jax", named)
 

@@ -314,7 +314,8 @@ def test_max_batch_prints_text_or_json(unchecked, results, monkeypatch):
     assert "none: batch 1 fails" in tight.stdout
 
 
-def test_evaluate_reports_lost_and_repeated_samples(environment, results):
+@pytest.mark.usefixtures("environment")
+def test_evaluate_reports_lost_and_repeated_samples(results):
     arguments = "evaluate", "transformer/torch///b512/tiny", "--results", str(results)
     done = framebench(*arguments, "--samples", "600", "--budget", "4MiB")
     assert done.returncode == 0, done.stderr

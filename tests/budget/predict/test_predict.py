@@ -223,7 +223,8 @@ def test_fake_tensors_predict_measured_peaks(case, predicted, steady):
 
 
 @pytest.mark.slow
-def test_predict_prints_the_lower_bound_and_the_fake_tensors(environment):
+@pytest.mark.usefixtures("environment")
+def test_predict_prints_the_lower_bound_and_the_fake_tensors():
     done = framebench("predict", "transformer/torch/train/fp32/b24/cpu", "--json")
     least, fake, *_ = json.loads(done.stdout)["predictions"]
     assert (least["method"], fake["method"]) == ("lower bound", "fake tensors")
