@@ -129,7 +129,7 @@ def test_the_wheel_offers_pytest_its_fixture_and_pip_its_extras(installed):
 @pytest.mark.slow
 @pytest.mark.usefixtures("environment")
 def test_an_installed_copy_measures_into_the_current_folder(installed, tmp_path):
-    """In a repository of the user's own, whose commit is not ours."""
+    """The folder lies in a repository of the user's, whose commit is not the project's."""
     run_git(tmp_path, "init", "-q")
     done = run_installed(installed, tmp_path, "run", CASE, "--rounds", "0")
     assert done.returncode == 0, done.stderr

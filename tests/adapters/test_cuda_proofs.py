@@ -12,7 +12,7 @@ TORCH = PROGRAMS / "cuda_proofs_torch.py"
 
 
 def test_undone_gpu_strategies_of_torch_are_not_proven(environment):
-    """Each as it is, and then undone in each way."""
+    """Each strategy is proven as it is, and then undone in each way."""
     assert run_inside(environment["torch"], TORCH) == {
         "foreach": [True, False],
         "fraction": [True, False, False],

@@ -52,7 +52,7 @@ def test_arrays_are_found_in_what_holds_them(kind):
 
 
 def test_numbers_and_texts_do_not_count_as_searched(monkeypatch):
-    """The list, its samples, their arrays, and what these refer to."""
+    """Searched are the list, its samples, their arrays, and what these refer to."""
     monkeypatch.setattr(holders, "MOST_VISITED", 3 * SAMPLES)
     found = find_holders([("the buffer", make_samples())], find_array_storage, ())
     assert found == {"the buffer": SAMPLES * SAMPLE_BYTES}

@@ -62,7 +62,7 @@ def test_all_modes_give_the_same_batches():
 
 
 def test_a_thread_that_waits_keeps_no_loader_alive():
-    """Nor what the loader refers to: an adapter with its weights."""
+    """It would keep an adapter with its weights, to which the loader refers."""
     loader = Loader(CASE, "prefetch", copy_batch)
     loader.next()
     gone = weakref.ref(loader)

@@ -41,7 +41,7 @@ def test_untouched_strategies_are_proven(table, environment):
 
 
 def test_rounding_decides_whether_pytorchs_fp32_and_tf32_are_proven(environment):
-    """For each set of operators that round: whether fp32 is proven, and whether tf32 is."""
+    """The program says for each set of operators that round whether fp32 and tf32 are proven."""
     assert run_inside(environment["torch"], PROGRAMS / "undone_rounding.py") == {
         "": [True, False],
         "mm": [False, False],

@@ -184,7 +184,7 @@ def test_the_prior_is_the_median_variance():
 
 
 def test_intervals_of_calm_and_of_noisy_pairs_cover_the_true_ratio():
-    """About 95 % of the intervals must, if a fifth of the pairs are four times as noisy."""
+    """About 95 % of the intervals cover it if a fifth of the pairs are four times as noisy."""
     rng = np.random.default_rng(5)
     noise = np.full((20, 1), 0.02)  # standard deviation of each pair's log ratios
     noise[:4] = 0.08

@@ -189,7 +189,7 @@ def test_a_case_without_numbers_has_a_row_with_its_reason(results):
     ids=lambda command: " ".join(command[:4]),
 )
 def test_a_command_parses_each_record_at_most_once(command, results, tmp_path, monkeypatch):
-    """The steps of `make report`, and what else reads records."""
+    """The commands are the steps of `make report`, and others that read records."""
     write_cases(results, "one", 2)
     write_cases(results, "two", 3)
     document = tmp_path / "page.md"

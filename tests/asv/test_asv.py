@@ -127,7 +127,7 @@ def test_show_compare_and_publish(clone):
 
 
 def test_one_bad_case_harms_no_other(clone):
-    """A planted error in one strategy of one framework."""
+    """An error is planted in one strategy of one framework."""
     switches = clone.root / "framebench/adapters/jittor/checkpoint.py"
     good = switches.read_text()
     start = "    chosen: list[Module] = []"
@@ -200,7 +200,7 @@ def list_json_files(folder: Path) -> set[Path]:
 
 
 def test_benchmarks_of_a_users_file_run(clone):
-    """A plain file in benchmarks/, which imports nothing of ours."""
+    """The file lies in benchmarks/, and imports nothing of framebench."""
     own = clone.root / "benchmarks/mine.py"
     own.write_text(USER_FILE)
     try:

@@ -239,7 +239,7 @@ def test_the_newest_result_decides_whether_a_strategy_is_usable(results, statuse
 
 
 def test_fragments_are_free_bytes_between_blocks_in_use(results):
-    """By the allocator's counter, of two cases that reserve and use as much."""
+    """Two cases reserve and use as much, and differ in the allocator's counter of free bytes."""
     for strategy, free in (("padded", 10), ("raw", 30)):
         add_record(
             results,
@@ -429,7 +429,7 @@ def test_a_gpu_is_judged_by_reserved_memory(results):
 
 
 def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results):
-    """At whatever batch; of other cases the plan goes on to decide."""
+    """The batch does not matter. Other cases are still judged by their plan."""
     planned_checkpoint = PLANNED | {"candidate": "train/checkpoint"}
     at_half_the_batch = {"candidate": "train/compile@-1", "base": "train/fp32@-1"}
     claim = make_claim(PLANNED, planned_checkpoint, at_half_the_batch)

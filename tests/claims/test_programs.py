@@ -159,7 +159,7 @@ def test_names_and_words_are_found_in_imported_modules():
 
 
 def test_the_profiler_counts_bytes_that_a_step_holds(environment):
-    """Two megabytes held at once, of three that are made."""
+    """The step makes three megabytes, and holds two of them at once."""
     program = Path(__file__).parent / "programs" / "measure_allocated.py"
     assert run_inside(environment["torch"], program) == 2 * 2**20
 

@@ -97,7 +97,7 @@ def test_units_are_measured_and_their_records_collected(fake_worker, results, mo
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_units_end_with_their_run(number, fake_worker, results, tmp_path, monkeypatch):
-    """Also by SIGKILL, when the run itself can end nobody."""
+    """They do so also if the run is ended by SIGKILL, and can end nobody itself."""
     event_log = tmp_path / "event_log"
     monkeypatch.setenv("EVENT_LOG", str(event_log))
     monkeypatch.setenv("FAKE_FAILURE", "hang")

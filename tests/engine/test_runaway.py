@@ -178,7 +178,7 @@ def test_children_of_a_module_neither_delay_nor_outlive_it(
 @pytest.mark.parametrize("left", [FORK, DAEMON, DAEMON_WITHOUT_ENVIRONMENT, EXECUTED, IN_GROUP])
 @pytest.mark.parametrize("end", ["sys.stdin.read()", "time.sleep(600)", "sys.exit(3)"])
 def test_a_planner_leaves_no_process_behind(left, end, tmp_path, monkeypatch):
-    """Whether it ends with its standard input, goes on, or ends by itself."""
+    """It does not matter whether it ends with its standard input, goes on, or ends by itself."""
     monkeypatch.setattr(planners, "END_S", 1.0)
     answer = json.dumps({"outcome": "not planned", "reason": "none"})
     lines = ["sys.stdin.readline()", "sleep_in_child()", f"print('{answer}', flush=True)", end]
@@ -444,7 +444,7 @@ ERROR = '{"error": {"type": "ValueError", "message": "wrong", "oom": false}}'
 @pytest.mark.parametrize("printed", ["x", '{"phase": "y"}', RESULT])
 @pytest.mark.parametrize("first", ["", RESULT, ERROR])
 def test_a_worker_that_prints_lines_without_end_is_ended(first, printed, tmp_path, monkeypatch):
-    """Also behind its result: each further line does not give it more time."""
+    """A line behind its result gives it no more time, either."""
     monkeypatch.setattr(supervisor, "GRACE_S", 1.0)
     program = f"while True: os.write(1, b'{printed}\\n' * 1000)\n"
     if first:
@@ -550,7 +550,7 @@ def wait_for_number(folder: Path, number: int) -> list[psutil.Process]:
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux kills the children of a dead process")
 @pytest.mark.parametrize("start", STARTS)
 def test_children_end_with_a_parent_that_is_killed(start, tmp_path):
-    """By SIGKILL, so that the parent itself can end nobody."""
+    """The parent is killed by SIGKILL, so that it can end nobody itself."""
     environment = make_environment("time.sleep(600)\n", tmp_path)
     command = [sys.executable, "-c", PARENT.format(start=STARTS[start]), str(environment.python)]
     parent = subprocess.Popen(command, cwd=ROOT)

@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
 
 @pytest.mark.parametrize("is_linked", [False, True], ids=["as it is", "by a link"])
 def test_leaked_objects_are_named_with_size_line_and_holder(is_linked, tmp_path):
-    """Also where the environment is reached by a link, and numpy's files with it."""
+    """They are named also where the environment, with numpy's files, is reached by a link."""
     environment = Path(sys.prefix)
     if is_linked:
         environment = tmp_path / "environment"

@@ -42,7 +42,7 @@ def test_the_fullest_rank_has_at_least_its_share(rule):
 
 
 def test_a_strategy_holds_its_parts_by_their_rules():
-    """In float32, with Adam's two moments."""
+    """Everything is in float32, and Adam has two moments."""
     sizes = sharding.STRATEGIES["zero_optimizer"].bytes(SHAPES, 2)
     assert sizes == {
         "parameters": 4 * 48,

@@ -106,7 +106,7 @@ def make_other_repository(folder: Path) -> Path:
 
 
 def test_a_repository_around_the_checkout_does_not_name_its_code(tmp_path, monkeypatch):
-    """Such as an archive that was unpacked in a folder that git tracks."""
+    """An archive may be unpacked in a folder that git tracks."""
     make_other_repository(tmp_path)
     (tmp_path / "unpacked").mkdir()
     monkeypatch.setattr(provenance, "ROOT", tmp_path / "unpacked")

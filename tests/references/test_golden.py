@@ -67,7 +67,7 @@ def test_a_case_without_references_says_how_they_are_made(makers, advice, monkey
 
 
 def test_damaged_lines_of_cached_references_are_left_out(tmp_path):
-    """Those of a killed process, which the next one appended to, or of a machine that crashed."""
+    """A killed process leaves them, to which the next one appends, or a machine that crashed."""
     file = tmp_path / "cached"
     good = [json.dumps({key: VALUES}).encode() for key in (SHARED, ALONE)]
     file.write_bytes(b"\n".join([good[0], *DAMAGED_LINES, good[1], good[0][:30]]))

@@ -89,7 +89,7 @@ def test_a_framework_without_a_model_is_not_written(folder):
 
 
 def test_a_workload_has_only_the_scenarios_that_it_declares(folder):
-    """No fine-tuning without `trained`, no input pipeline without `raw_images`."""
+    """It has no fine-tuning without `trained`, and no input pipeline without `raw_images`."""
     listed = json.loads(run_python(folder, *COMMAND[1:], "list", "mixer", "--json").stdout)
     assert {case["case"].split("/")[2] for case in listed} == {"train", "eval"}
 

@@ -120,7 +120,7 @@ def test_a_batch_that_does_not_divide_is_unsupported():
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.all_cases)])
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
 def test_every_strategy_is_right_and_confirmed(name, framework, whole, environment):
-    """The cases that cover every strategy, or if `whole` all others that a process can build."""
+    """The cases cover every strategy; if `whole`, they are all others that a process can build."""
     often = choose_often(framework)
     cases = often
     if whole:

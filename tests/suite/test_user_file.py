@@ -78,7 +78,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(command, make, tm
 
 
 def test_a_file_that_is_too_large_for_a_program_is_not_read(tmp_path):
-    """Such as a checkpoint of many gigabytes, named by mistake."""
+    """It may be a checkpoint of many gigabytes, named by mistake."""
     file = tmp_path / "model.pt"
     with file.open("wb") as checkpoint:
         checkpoint.truncate(2**25)

@@ -44,7 +44,7 @@ def test_a_file_that_takes_too_much_is_stopped(code, options, message, tmp_path)
 
 @pytest.mark.usefixtures("environment")
 def test_a_file_that_exceeds_free_memory_is_stopped(tmp_path, monkeypatch):
-    """By a share of the memory that is free, here said to be 1 GiB."""
+    """The limit is a share of the memory that is free, here said to be 1 GiB."""
     monkeypatch.setattr(trial, "read_free_memory", Mock(return_value=2**30))
     file = tmp_path / "mine.py"
     file.write_text(f"{TORCH}\ndef model():\n    nn.kept = {LARGE}\n")

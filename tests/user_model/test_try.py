@@ -31,7 +31,7 @@ PROGRAMS = HERE / "programs"
 
 @pytest.mark.usefixtures("environment")
 def test_strategies_are_verified_timed_and_proven(tmp_path):
-    """The convolutional example at 8 px under a few strategies."""
+    """The file is the convolutional example at 8 px, under a few strategies."""
     file = tmp_path / "cnn.py"
     code = (ROOT / "examples/cnn.py").read_text()
     file.write_text(code.replace("randn(n, 3, 32, 32)", "randn(n, 3, 8, 8)"))
@@ -220,7 +220,7 @@ def model"""
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 @pytest.mark.usefixtures("environment")
 def test_a_strategy_that_computes_something_else_is_wrong(framework, tmp_path):
-    """A layer that is off in bfloat16 alone; and a loss that micro-batches would divide twice."""
+    """One layer is off in bfloat16 alone, and micro-batches would divide the loss twice."""
     file = PROGRAMS / "flax_model.py"
     if framework == "torch":
         odd = ("return nn.Sequential(nn.Linear(6, 8)", "return nn.Sequential(Odd(6, 8)")

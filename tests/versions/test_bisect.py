@@ -133,7 +133,7 @@ def make_bench(folder: Path) -> bisect.ReleaseBench:
 
 
 def test_a_resumed_search_measures_no_release_again(tmp_path, monkeypatch):
-    """The first search dies in its third release, the second begins there."""
+    """The first search dies in its third release, and the second begins there."""
     measured = []
     record = make_measured("fp32", peak=100, framework="jax", instrument="compiler.plan")
 

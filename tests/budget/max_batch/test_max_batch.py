@@ -279,7 +279,7 @@ def test_a_real_search_finds_the_largest_batch(framework, budget, environment, r
     ["jittor", *(pytest.param(name, marks=pytest.mark.all_cases) for name in ("torch", "jax"))],
 )
 def test_no_sample_is_lost(framework, environment):
-    """Within a budget that the whole batch does not fit, the same losses as without one."""
+    """The losses are the same without a budget and within one that the whole batch does not fit."""
     case = replace(EVAL, framework=framework, batch=512)
     free = evaluate_in(environment[framework], case, 600, None, OPTIONS)
     tight = evaluate_in(environment[framework], case, 600, 4 * MIB, OPTIONS)

@@ -65,7 +65,7 @@ def test_the_interval_covers_as_often_as_it_says():
 
 
 def test_the_line_is_that_of_scipy():
-    """Worked with scipy's own regression: an independent implementation."""
+    """scipy's own regression is an independent implementation."""
     peaks = [11.0, 19.0, 43.0, 78.0, 166.0]
     far = 10**9  # so far from all batches that only the slope's error counts
     line = fit_line(BATCHES, peaks)
@@ -192,7 +192,7 @@ def test_fake_tensors_take_every_case_that_has_no_obstacle(choose, predicted):
 
 
 def test_predictions_of_fake_tensors_are_linear_in_the_batch(predicted):
-    """Batches that this machine could not run; a line through two of them meets the third."""
+    """A line through two batches, which this machine could not run, meets the third."""
     cases = [f"resnet50/torch/train/fp32/b{batch}/full" for batch in (64, 128, 256)]
     predictions = predicted(*cases)
     small, medium, large = (predictions[case]["predicted"] for case in cases)

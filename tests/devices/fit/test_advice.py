@@ -176,7 +176,7 @@ def test_an_interruption_promises_plans_only_where_they_are_reused(workload, is_
 
 
 def test_a_search_tells_in_a_pipe_how_far_it_is_as_a_whole(predict_needs, monkeypatch):
-    """The number of the round, and one estimate for all: a plan takes a minute, two go at once."""
+    """It tells the round and one estimate for all: a plan takes a minute, and two go at once."""
     monkeypatch.setattr(shared, "TELL_S", 0.01)
 
     def need_slowly(case):

@@ -53,7 +53,7 @@ def test_own_predictions_are_published_on_request(tmp_path, monkeypatch):
 
 
 def test_only_answers_of_the_suites_cases_are_published(monkeypatch):
-    """Neither of what the framework lacks, nor what failed or older code has made."""
+    """Not published are refusals of what a framework lacks, failures, and answers of older code."""
     rules = []
 
     def publish(folder, is_chosen, say):

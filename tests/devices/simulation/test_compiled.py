@@ -36,7 +36,7 @@ def test_tracing_by_the_compiler_takes_no_memory(steps):
 
 @pytest.mark.slow
 def test_eager_operators_between_two_graphs_are_counted(steps):
-    """The tensor that is made there, and what the second graph takes from the first."""
+    """Counted are the tensor that is made there, and what the second graph takes from the first."""
     assert steps["with a break"]["allocated"] >= steps["compiled"]["allocated"] + 2 * WEIGHT
 
 
@@ -47,7 +47,7 @@ def test_the_graph_is_compiled_for_the_gpu_of_the_simulation(steps):
 
 @pytest.mark.slow
 def test_states_that_a_compiled_update_makes_are_counted(steps):
-    """Two moments, and the count of steps, which the allocator rounds up to 512 bytes."""
+    """They are two moments, and the count of steps, which is rounded up to 512 bytes."""
     update = steps["update"]
     assert 2 * WEIGHT <= update["kinds"]["optimizer states"] <= 2 * WEIGHT + 512
     weight_gradient_and_moments = 4 * WEIGHT
@@ -56,7 +56,7 @@ def test_states_that_a_compiled_update_makes_are_counted(steps):
 
 @pytest.mark.slow
 def test_networks_are_compiled_with_all_that_they_have(steps):
-    """Convolutions, running statistics, random numbers, autocast and an optimizer."""
+    """They have convolutions, running statistics, random numbers, autocast and an optimizer."""
     network, evaluation = steps["network"], steps["evaluation"]
     assert network["kind"] == evaluation["kind"] == "torch, convolutions without workspaces"
     assert network["kinds"]["optimizer states"] > 0

@@ -15,7 +15,7 @@ EVERY = pytest.mark.parametrize("history", list(histories()), ids=attrgetter("ca
 
 @EVERY
 def test_replayed_histories_reserve_the_same_bytes(history):
-    """To the byte, and segment by segment."""
+    """They are compared to the byte, and segment by segment."""
     allocator = replay(history)
     assert allocator.stats.reserved_peak == history.reserved
     ours = [event.size for event in allocator.trace if event.action == "segment_alloc"]

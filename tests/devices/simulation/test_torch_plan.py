@@ -91,7 +91,7 @@ def test_padding_by_inductor_is_listed_as_not_predicted(answers):
 
 @pytest.mark.slow
 def test_strategies_change_their_parts_of_the_peak(answers):
-    """By kind, each compared with the baseline."""
+    """The bytes of each kind are compared with the baseline's."""
     base = answers[name_place("fp32")]["parts"]
     weights = base["weights"]
     states = base["optimizer_states"]

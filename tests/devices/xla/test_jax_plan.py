@@ -97,7 +97,7 @@ def test_xla_errors_are_classified():
 
 @pytest.mark.slow
 def test_shapes_alone_give_the_plan_of_real_arrays():
-    """On the CPU, where both can be had."""
+    """They are compared on the CPU, where both can be had."""
     cases = [TRAIN.format(name) for name in ("checkpoint", "multi_steps")]
     plans = run_inside(environments.ensure("jax"), PROGRAMS / "shaped_plans.py", *cases)
     assert list(plans) == cases

@@ -88,7 +88,7 @@ def test_missing_times_come_from_another_machine_of_the_same_kind():
 
 
 def test_the_batch_with_the_most_different_share_is_named():
-    """By the records of this machine, or else of another of the same kind."""
+    """The shares are of this machine's records, or else of another's of the same kind."""
     mine = make_rows((FP32, make_steady(1.0), 200), (ACCUMULATE, make_steady(1.1), 100))
     of_batches = []
     for batch, mib in BATCHES.items():
