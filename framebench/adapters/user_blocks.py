@@ -126,7 +126,7 @@ def name_classes(modules: Sequence[Any]) -> str:
 
 
 def select_outermost(modules: list[Any], access: ModuleAccess) -> list[Any]:
-    """Return those of the modules that lie in none of the others."""
+    """Return the modules that lie in none of the others."""
     inside: set[int] = set()
     for module in modules:
         inside.update(id(part) for part in access.modules(module) if part is not module)

@@ -86,7 +86,7 @@ def select_cases(all_records: Iterable[AnyRecord]) -> list[Measured[AnyRecord]]:
 
 
 def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
-    """Return those of a case's records that count.
+    """Return the records of a case that count.
 
     If the newest record failed, no record has numbers. Otherwise peaks are those of the newest ok
     record that has any, and times those of every ok record that was timed.

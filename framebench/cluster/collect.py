@@ -210,9 +210,9 @@ def rename_machine(record: Record, name: str) -> Record:
 
 
 def make_key(record: Record) -> Key:
-    """Return what two records of one measurement share.
+    """Return the fields that two records of one measurement share.
 
-    The name of the machine is no part of it, nor which one of its kind it is.
+    The name of the machine is none of them, nor which one of its kind it is.
     """
     origin, turns = record.provenance, record.turns
     block = (turns.block, turns.arm) if turns else ()
@@ -227,7 +227,7 @@ def hash_contents(record: Record) -> str:
 
 
 def read_contents(record: Record) -> dict[str, Any]:
-    """Return all that was measured; what the machine is called is no part of it."""
+    """Return the fields of a record without the names of its machine and node."""
     fields = record.model_dump(mode="json")
     del fields["provenance"]["machine"], fields["provenance"]["node"]
     return fields

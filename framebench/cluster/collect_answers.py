@@ -27,7 +27,7 @@ class SavedAnswer(BaseModel):
 
     @property
     def contents(self) -> str:
-        """Return all that was found, as JSON; what the machine is called is no part of it."""
+        """Return the fields as JSON, without the names of machine and node."""
         return self.model_dump_json(exclude={"provenance": {"machine", "node"}})
 
 

@@ -86,7 +86,7 @@ class Jobs:
         store.write_atomically(json.dumps(ids_by_mark), self.file)
 
     def make_executor(self, name: str, **more: Any) -> SlurmExecutor:
-        """Return what submits jobs of a name. Raises SetupError for a setting that there is not."""
+        """Return an executor for jobs of this name. Raises SetupError for a setting that is wrong."""
         executor = SlurmExecutor(self.results / FOLDER, max_num_timeout=ATTEMPTS)
         # Slurm requeues after the failure of a node, and submitit after preemption
         extra = {"requeue": True}
@@ -234,7 +234,7 @@ def read_queue() -> set[str] | None:
 
 
 def run_slurm(*command: str) -> str | None:
-    """Return what one of Slurm's commands prints, or None if it fails.
+    """Return the output of one of Slurm's commands, or None if it fails.
 
     Raises SetupError if there is no such command.
     """

@@ -81,7 +81,7 @@ class ErrorInterval:
 
 
 def count_rows(rows: int) -> str:
-    """Return such as `1 row`, or `4 rows`."""
+    """Return a number of rows in words, such as `1 row` or `4 rows`."""
     return f"{rows} row{'' if rows == 1 else 's'}"
 
 

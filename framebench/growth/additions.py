@@ -32,9 +32,9 @@ def find_additions(file: str, name: str) -> list[int]:
 
 
 def list_containers(node: ast.AST) -> list[ast.expr]:
-    """Return what a part of a program adds to.
+    """Return the containers that a part of a program adds to.
 
-    That is `outputs` in `outputs.append(x)`, and in `outputs[0] = x`.
+    It is `outputs` in `outputs.append(x)`, and in `outputs[0] = x`.
     """
     if isinstance(node, ast.Call):
         method = node.func

@@ -98,7 +98,7 @@ class StorageTracker:
         return None
 
     def list_alive(self) -> list[LiveStorage]:
-        """Return what is alive now, in the order in which it was made."""
+        """Return the storages that are alive now, in the order in which they were made."""
         return []
 
     def list_graphs(self) -> dict[GrowingName, int]:

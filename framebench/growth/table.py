@@ -65,7 +65,7 @@ class Slope(NamedTuple):
 
 
 def estimate_slope(readings: Sequence[int]) -> Slope:
-    """Return what a step adds to the readings.
+    """Return the slope of the readings: what a step adds to them.
 
     Raises ValueError for fewer than four readings a segment.
     """

@@ -154,7 +154,7 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
             )
 
     def list_alive(self) -> list[LiveStorage]:
-        """Return what operators have made and nobody has dropped."""
+        """Return the storages that operators have made and nobody has dropped."""
         alive = [storage for storage in self.made.values() if storage.reference() is not None]
         return [LiveStorage(storage.operator, storage.made_at, storage.bytes) for storage in alive]
 

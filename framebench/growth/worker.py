@@ -113,7 +113,7 @@ class StepFollower:
         self.end_step()
 
     def report(self, name: str, file: str | None) -> dict[str, Any]:
-        """Return what was read and left behind, as fields of `framebench.growth.record.Growth`."""
+        """Return readings and leftovers, as fields of `framebench.growth.record.Growth`."""
         readings = self.readings.as_lists()
         process = self.counters.describe_process()
         # the memory of a GPU's steps is not the host's

@@ -196,7 +196,7 @@ def explain_clash(one: Strategy, other: Strategy) -> str | None:
 
 
 def find_setting(parts: tuple[Strategy, ...], attribute: str, default: Any) -> Any:
-    """Return the first part's attribute that is not the default."""
+    """Return the attribute of the first part that has another than the default, or the default."""
     for part in parts:
         value = getattr(part, attribute)
         if value != default:

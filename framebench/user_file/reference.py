@@ -396,7 +396,7 @@ def model_options(adapter: Adapter) -> dict[str, Any]:
 
 
 def explain_error(error: Exception, user: UserFile) -> WorkerError:
-    """Return what a worker prints of an error.
+    """Return an error as the worker reports it: with a place in the file.
 
     Where no line of the file led to it, as in a layer that another one calls, it names the model.
     """

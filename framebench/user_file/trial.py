@@ -74,7 +74,7 @@ def inspect_file(
     framework: str | None = None,
     scenario: str = applicable.SCENARIOS[0],
 ) -> UserModel:
-    """Return what a file has, without running it. Raises Fault."""
+    """Return a description of the model in a file, without running it. Raises Fault."""
     if scenario not in applicable.SCENARIOS:
         choices = " or ".join(applicable.SCENARIOS)
         raise Fault(f"--scenario {scenario}: a user model is measured in {choices}")

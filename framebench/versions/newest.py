@@ -69,7 +69,7 @@ class ReleasePair:
 
     @property
     def releases(self) -> tuple[str, str]:
-        """Return both, such as `jax==0.10.2` and `jax==0.11.0`."""
+        """Return both releases, such as `jax==0.10.2` and `jax==0.11.0`."""
         return f"{self.framework}=={self.pinned}", f"{self.framework}=={self.newest}"
 
 

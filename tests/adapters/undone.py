@@ -54,5 +54,5 @@ def judge_undone(environment: Environment, sabotages: list[Sabotage]) -> tuple[J
 
 
 def judge_untouched(environment: Environment, cases: Iterable[str]) -> tuple[Judged, Judged]:
-    """Return the same for cases to which nothing is done."""
+    """Return the proofs that say yes, and those that say no, of cases to which nothing is done."""
     return judge_undone(environment, [Sabotage(case, case, "") for case in cases])

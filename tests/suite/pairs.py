@@ -72,7 +72,7 @@ def find_cheapest(framework: str, scenario: str, strategy: str) -> Case | None:
 
 
 def choose_sample(cases: list[Case], size: int) -> list[Case]:
-    """Return the same ones every time, whatever other pairs there are."""
+    """Return some of the cases: the same ones every time, whatever other pairs there are."""
     return sorted(cases, key=lambda case: hashlib.sha256(case.id.encode()).digest())[:size]
 
 

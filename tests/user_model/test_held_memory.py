@@ -33,7 +33,7 @@ REPORTED = {
 
 @pytest.fixture(scope="module")
 def measured_files(request, tmp_path_factory, environment) -> dict[str, Any]:
-    """Return both peaks of each file that is asked for, and what is named."""
+    """Return the peaks by two instruments of each file that is asked for, and its named holders."""
     files = tmp_path_factory.mktemp("held")
     buffered = [name_buffered(size) for size in BUFFERS]
     for name in {"nothing", *buffered, *list_requested(request)}:

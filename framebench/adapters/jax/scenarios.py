@@ -151,7 +151,7 @@ Pair = list[tuple[Tree, Tree]]  # parameters and statistics of two models
 
 
 def load_pair(run: JaxAdapter) -> Pair:
-    """Return both models in NumPy arrays."""
+    """Return the weights and statistics of both models, in NumPy arrays."""
     pair = []
     for weights in (run.case.weights, run.workload.make_other_weights(run.config)):
         parts = run.load(run.config, weights, training=False)

@@ -397,7 +397,9 @@ def is_ranked_by_ratio(candidates: Sequence[Candidate]) -> bool:
 
 
 def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Candidate]:
-    """Return them fastest first, least memory first, or largest batch first; ties by the need.
+    """Return the candidates in this order: fastest, least memory or largest batch first.
+
+    Equal ones are in the order of their needs.
 
     Speeds are compared by the ratio to PyTorch's baseline if all were timed at one batch in blocks
     with it, since a machine drifts between blocks; otherwise by throughput. Without any speed the

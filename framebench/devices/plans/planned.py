@@ -129,12 +129,12 @@ class Planned(Part):
 
     @property
     def used_bytes(self) -> int | None:
-        """Return what was in use at once in a simulation, or all of a plan."""
+        """Return the most bytes in use at once in a simulation, or all bytes of a plan."""
         return self.parts.get("allocated", self.peak_bytes)
 
     @property
     def predicted_bytes(self) -> int | None:
-        """Return what the framework takes of the device, also where the device has less."""
+        """Return the bytes that the framework takes of the device, also where it has fewer."""
         return self.needs_bytes if self.peak_bytes is None else self.peak_bytes
 
     @model_validator(mode="after")

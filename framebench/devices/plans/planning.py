@@ -309,7 +309,7 @@ def plan_case(
     version: str | None,
     servers: process.Servers,
 ) -> Planned:
-    """Return what became of a case; a planner's fault is an outcome, not an exception."""
+    """Return a case's prediction; a planner's fault is an outcome of it, not an exception."""
     start = time.monotonic()
     obstacle = explain_unpredictable_on_device(case, device)
     if obstacle:

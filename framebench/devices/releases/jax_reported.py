@@ -60,7 +60,7 @@ def sum_blocks(block: Callable[[Array, Array], Array], scale: Array, x: Array) -
 
 
 def sum_scanned_blocks(block: Callable[[Array, Array], Array], scale: Array, x: Array) -> Array:
-    """Return the same by lax.scan."""
+    """Return the sum that a block leads to when lax.scan repeats it."""
     return lax.scan(lambda c, _: (block(c, scale), None), x, None, BLOCKS)[0].sum()
 
 

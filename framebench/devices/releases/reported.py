@@ -75,9 +75,9 @@ def write(results: Path, reported: Reported) -> None:
 
 
 def read(results: Path, device: str) -> list[Reported]:
-    """Return what is cached, one of each release, the oldest release first.
+    """Return the cached reports of a device, one of each release, the oldest release first.
 
-    What cannot be read is named in RecordWarnings.
+    Files that cannot be read are named in RecordWarnings.
     """
     by_version = {}
     for release in read_models(Reported, sorted((results / FOLDER / device).glob("*.json"))):

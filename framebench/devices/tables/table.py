@@ -161,7 +161,7 @@ def tabulate_cases(
 
 
 def group_by_reason(reasons: Mapping[str, str]) -> list[str]:
-    """Return what was not predicted, and why: names with the same reason on one line."""
+    """Return lines on what was not predicted, each a reason and all names that have it."""
     names = defaultdict(list)
     for name, reason in reasons.items():
         names[reason].append(name)

@@ -162,7 +162,7 @@ def explain_error(error: str) -> PlannerAnswer:
 
 
 def write_notes(device: Device, peak: int, errors: str, program: str) -> list[str]:
-    """Return what to know of this plan, in whole sentences.
+    """Return notes on this plan for its reader, in whole sentences.
 
     Args:
         device: The target device.
