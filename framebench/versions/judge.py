@@ -27,6 +27,7 @@ from framebench.analysis.reports.verdicts import INSTRUCTIONS, SAME_WORK, Verdic
 from framebench.analysis.selection import select_current
 from framebench.analysis.statistics import (
     CONFIDENCE,
+    FEWEST_BLOCKS,
     NO_INTERVAL,
     NONE,
     PEAK,
@@ -38,7 +39,6 @@ from framebench.analysis.statistics import (
     correct_by_holm,
     decide,
 )
-from framebench.analysis.statistics import FEWEST_BLOCKS
 from framebench.records.record import Record
 from framebench.records.record_base import get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS

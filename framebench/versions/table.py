@@ -22,10 +22,10 @@ from framebench.suite.counting import format_count
 from framebench.suite.sequences import drop_duplicates, group_by
 from framebench.versions.judge import (
     EXPLAINED,
-    TOO_FEW,
     FIRST,
     IMPROVEMENT,
     REGRESSION,
+    TOO_FEW,
     VERDICTS,
     CaseRecords,
     QuantityComparison,

@@ -19,7 +19,6 @@ from framebench.adapters.proof import (
 )
 from framebench.suite.result import StrategyEffect
 
-
 # what was counted in the step whose proofs fail below
 COUNTED = {
     "zero": 0,

@@ -32,7 +32,7 @@ from framebench.versions.accepted import (
     split_regressions,
 )
 from framebench.versions.figure import draw_changes
-from framebench.versions.judge import TOO_FEW, IMPROVEMENT, INCOMPARABLE, REGRESSION, STATUS
+from framebench.versions.judge import IMPROVEMENT, INCOMPARABLE, REGRESSION, STATUS, TOO_FEW
 from tests.callbacks import ignore
 from tests.devices.fake_predictions import make_planned
 from tests.explain.explanations import make_explanation

@@ -11,8 +11,8 @@ import pandas as pd
 
 from framebench.analysis.frames import (
     Column,
-    order_releases,
     make_release_key,
+    order_releases,
     read_frame_columns,
 )
 from framebench.analysis.rendering import Table
