@@ -86,7 +86,7 @@ class Jobs:
         store.write_atomically(json.dumps(ids_by_mark), self.file)
 
     def make_executor(self, name: str, **more: Any) -> SlurmExecutor:
-        """Return an executor for jobs of this name. Raises SetupError for a setting that is wrong."""
+        """Return an executor for jobs of this name. Raises SetupError for a wrong setting."""
         executor = SlurmExecutor(self.results / FOLDER, max_num_timeout=ATTEMPTS)
         # Slurm requeues after the failure of a node, and submitit after preemption
         extra = {"requeue": True}

@@ -255,8 +255,7 @@ def test_a_refused_job_is_reported(fake_slurm):
     assert any("nothing is prepared on n1" in message for message in messages)
 
 
-@pytest.mark.usefixtures("fake_slurm", "tmp_path")
-def test_a_controller_that_is_away_has_not_lost_its_jobs():
+def test_a_controller_that_is_away_has_not_lost_its_jobs(fake_slurm, tmp_path):
     messages = []
     mark = UNIT.mark(provenance.name_code())
     squeue = f"""
