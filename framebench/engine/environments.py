@@ -35,6 +35,7 @@ from framebench.engine import children
 from framebench.engine.locks import hold_lock
 from framebench.instruments import nvml
 from framebench.models.spec import USER_MODEL
+from framebench.records.lines import BadRecord, append_lines, read_bytes
 from framebench.records.pins import (
     REQUIREMENTS,
     find_pinned_version,
@@ -255,10 +256,15 @@ def ensure_built(environment: Environment, build_now: Callable[[], None], say: S
 
 
 def lock(environment: Environment, say: Say) -> AbstractContextManager[None]:
-    """Return the lock to hold while an environment is built or removed; it can be held twice."""
+    """Return the lock to hold while an environment is built, filled with kernels, or removed.
+
+    This process can hold it several times.
+    """
     folder = environment.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = f"builds {environment.framework} {environment.version}"
+    if environment.framework == "jittor":
+        work += " or compiles its kernels"
     return hold_lock(folder.with_name(f"{folder.name}.lock"), say, work, is_singleton=True)
 
 
@@ -315,23 +321,34 @@ def install(environment: Environment, where: Path, say: Say, *choices: list[str]
 def warm(environment: Environment, cases: Iterable[Case], say: Say = lambda _: None) -> None:
     """Compile the kernels of these cases ahead, each once; only Jittor's need it.
 
-    Jittor compiles a kernel when a case first uses it. An interruption only costs time.
+    Jittor compiles a kernel when a case first uses it. An interruption only costs time. Another
+    process that compiles kernels of this environment is waited for. Raises SetupError.
     """
-    missing = list_cold(environment, cases)
-    if not missing:
+    cases = list(cases)
+    if not list_cold(environment, cases):
         return
+    with lock(environment, say):
+        missing = list_cold(environment, cases)  # without what another process has compiled
+        if missing:
+            compile_kernels(environment, missing, say)
+
+
+def compile_kernels(environment: Environment, strategies: list[str], say: Say) -> None:
+    """Compile the kernels of these strategies, each a text such as `transformer/train/fp32`.
+
+    Raises SetupError.
+    """
     say(
-        f"compiling Jittor's kernels of {format_count(len(missing), 'strategy', 'strategies')}, "
+        f"compiling Jittor's kernels of {format_count(len(strategies), 'strategy', 'strategies')}, "
         "a minute or two each (once per machine)"
     )
     shell(
         environment.folder,
-        [str(environment.python), "-P", "-m", "framebench.worker.warmup", "jittor", *missing],
+        [str(environment.python), "-P", "-m", "framebench.worker.warmup", "jittor", *strategies],
         say,
         environment.variables() | {"PYTHONPATH": import_path(), "nvcc_path": ""},
     )
-    with (environment.folder / WARM).open("a") as file:
-        file.writelines(f"{name}\n" for name in missing)
+    append_lines(strategies, environment.folder / WARM)
 
 
 def list_cold(environment: Environment, cases: Iterable[Case]) -> list[str]:
@@ -346,9 +363,16 @@ def list_cold(environment: Environment, cases: Iterable[Case]) -> list[str]:
         runs_here = case.support.supported and not case.support.gpu
         if case.framework == "jittor" and case.workload != USER_MODEL and runs_here:
             names.append(f"{case.workload}/{case.scenario}/{case.strategy}")
-    file = environment.folder / WARM
-    warmed = file.read_text().split() if file.exists() else []
+    warmed = read_warm(environment)
     return [name for name in dict.fromkeys(names) if name not in warmed]
+
+
+def read_warm(environment: Environment) -> list[str]:
+    """Return the strategies whose kernels are compiled, as far as their list can be read."""
+    try:
+        return read_bytes(environment.folder / WARM).decode(errors="replace").split()
+    except BadRecord:  # none were compiled yet
+        return []
 
 
 def build_jittor(environment: Environment, folder: Path, say: Say) -> None:

@@ -17,6 +17,8 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -24,7 +26,8 @@ from framebench.engine.supervisor import Outcome, Worker
 from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
 from framebench.models.spec import find_folders
-from framebench.records import provenance
+from framebench.records import lines, provenance
+from framebench.records.lines import BadRecord
 from framebench.suite.case import Case, find_first_batch
 from framebench.suite.result import Mathematics
 
@@ -40,6 +43,7 @@ LIMITING = (
     "OPENBLAS_CORETYPE",
     "XLA_FLAGS",
 )
+OUTCOMES = TypeAdapter(dict[str, Mathematics])  # in a line of the cache, by case
 
 
 def check(
@@ -136,12 +140,10 @@ def read_lines(file: Path) -> dict[str, Mathematics]:
     of the machine damaged it.
     """
     outcomes: dict[str, Mathematics] = {}
-    if not file.exists():
-        return outcomes
-    for line in file.read_bytes().splitlines():
-        with suppress(ValueError, TypeError, AttributeError, RecursionError):
-            for case, fields in json.loads(line).items():
-                outcomes[case] = Mathematics(**fields)
+    with suppress(BadRecord):  # there is no file
+        for line in lines.read_lines(file):
+            with suppress(ValidationError):
+                outcomes |= OUTCOMES.validate_json(line.text)
     return outcomes
 
 

@@ -26,6 +26,7 @@ from framebench.engine.environments import Environment
 from framebench.engine.references import MAKERS
 from framebench.models.spec import load_workload
 from framebench.records import store
+from framebench.records.lines import BadRecord, parse_json, read_lines
 from framebench.records.pins import find_pinned_version
 from framebench.records.provenance import PACKAGE
 from framebench.suite.profiles import list_cases
@@ -102,13 +103,12 @@ def read_cached(file: Path) -> References:
     when its process was killed, or a crash of the machine damaged it.
     """
     references: References = {}
-    if not file.exists():
-        return references
-    for line in file.read_bytes().splitlines():
-        with suppress(ValueError, RecursionError):
-            reference = json.loads(line)
-            if isinstance(reference, dict):
-                references |= reference
+    with suppress(BadRecord):  # there is no file
+        for line in read_lines(file):
+            with suppress(ValueError):
+                reference = parse_json(line.text)
+                if isinstance(reference, dict):
+                    references |= reference
     return references
 
 

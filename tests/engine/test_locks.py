@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,6 +17,7 @@ from framebench.devices.plans import store
 from framebench.engine import environments
 from framebench.engine.environments import Environment, Say
 from framebench.engine.locks import hold_lock
+from framebench.suite.case import Case
 from tests.callbacks import ignore
 from tests.devices.fake_predictions import make_planned
 
@@ -48,6 +50,17 @@ WAITS: dict[str, tuple[Callable[[Path, Say], None], str, str]] = {
 }
 
 
+@contextmanager
+def hold_in_another_process(file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Let another process hold a lock until its standard input is closed."""
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with other:
+        assert other.stdout.readline() == b"held\n"
+        yield other
+
+
 @pytest.mark.parametrize(("act", "name", "work"), WAITS.values(), ids=WAITS)
 def test_a_wait_for_another_process_is_said_once(act, name, work, tmp_path):
     messages = []
@@ -57,13 +70,7 @@ def test_a_wait_for_another_process_is_said_once(act, name, work, tmp_path):
         messages.append(message)
         is_said.set()
 
-    other = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / name)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with other:
-        assert other.stdout.readline() == b"held\n"
+    with hold_in_another_process(tmp_path / name) as other:
         waiting = threading.Thread(target=act, args=(tmp_path, say))
         waiting.start()
         was_said = is_said.wait(60)
@@ -81,6 +88,33 @@ def test_without_another_process_nothing_is_said(act, tmp_path):
     messages = []
     act(tmp_path, messages.append)
     assert messages == []
+
+
+def test_kernels_that_another_process_compiles_are_waited_for_and_not_compiled_again(
+    tmp_path, monkeypatch
+):
+    environment = Environment("jittor", "1.3.11.0", tmp_path / "jittor" / "bin" / "python")
+    environment.folder.mkdir()
+    compile_kernels = Mock()
+    monkeypatch.setattr(environments, "shell", compile_kernels)
+    case = Case.from_id("transformer/jittor/train/fp32/b4/tiny")
+    is_said = threading.Event()
+    messages = []
+
+    def say(message: str) -> None:
+        messages.append(message)
+        is_said.set()
+
+    with hold_in_another_process(tmp_path / "jittor.lock") as other:
+        waiting = threading.Thread(target=environments.warm, args=(environment, [case], say))
+        waiting.start()
+        was_said = is_said.wait(60)
+        (environment.folder / environments.WARM).write_text("transformer/train/fp32\n")
+        other.stdin.close()
+        waiting.join(60)
+    assert was_said
+    assert "which builds jittor 1.3.11.0 or compiles its kernels and holds" in messages[0]
+    compile_kernels.assert_not_called()
 
 
 def test_a_lock_can_be_held_twice_where_that_is_asked_for(tmp_path):

@@ -167,6 +167,15 @@ def test_damaged_lines_are_left_out(tmp_path):
     assert mathematics.read_lines(file).keys() == {"a", "b"}
 
 
+@pytest.mark.parametrize(
+    "changes", [{"passed": "perhaps"}, {"computed": None}, {"error": "small"}, {"reason": []}]
+)
+def test_an_outcome_of_other_types_is_left_out(changes, tmp_path):
+    file = tmp_path / "lines"
+    file.write_text(json.dumps({"a": to_json(RIGHT) | changes}) + "\n" + make_line("b"))
+    assert mathematics.read_lines(file).keys() == {"b"}
+
+
 def make_line(case: str) -> str:
     return json.dumps({case: to_json(RIGHT)}) + "\n"
 
