@@ -208,12 +208,19 @@ class Children:
         return process
 
     def end(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill a program, if it is still alive, and all that it has started."""
+        """Kill a program, if it is still alive, and all that it has started.
+
+        If Ctrl-C interrupts that, the next call repeats it. After that a call does nothing: the id
+        may be that of another process by then.
+        """
+        mark = self.marks.get(process.pid)
+        if mark is None:
+            return
         kill_group(process.pid)
         process.wait()
         with self.lock:
-            mark = self.marks.pop(process.pid)
             kill_marked(mark)
+            del self.marks[process.pid]
             # while other children run, an orphan may be of one of them
             if not self.marks:
                 kill_all(self.list_orphans)

@@ -16,6 +16,7 @@ import threading
 import time
 import warnings
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -323,6 +324,19 @@ def test_all_children_are_killed_at_once():
     finally:
         for process in started:
             CHILDREN.end(process)
+
+
+def test_an_end_that_ctrl_c_interrupts_is_repeated(monkeypatch):
+    """Whoever cleans up after Ctrl-C ends each child again."""
+    process = CHILDREN.start(["sleep", "600"], os.environ)
+    kill_marked = Mock(side_effect=[KeyboardInterrupt, None])
+    monkeypatch.setattr(children, "kill_marked", kill_marked)
+    with pytest.raises(KeyboardInterrupt):
+        CHILDREN.end(process)
+    for _ in range(2):
+        CHILDREN.end(process)
+    assert kill_marked.call_count == 2
+    assert process.pid not in CHILDREN.marks
 
 
 @pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
