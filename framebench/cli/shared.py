@@ -22,7 +22,7 @@ from framebench.engine.session import Session, lock_results
 from framebench.engine.shortages import describe_error
 from framebench.engine.terminal import escape_control
 from framebench.models import spec
-from framebench.records import provenance
+from framebench.records import provenance, store
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
@@ -344,9 +344,11 @@ def check_file_option(value: Path | None) -> Path | None:
         raise typer.BadParameter(f"{value} is a folder; name a file")
     if value.exists() and not can_access(value, os.W_OK):
         raise typer.BadParameter(f"Nothing can be written there: {value}")
-    folder = value.absolute().parent
+    if store.is_stream(value):  # nothing is made in its folder
+        return value
+    folder = Path(os.path.realpath(value)).parent  # a link stays, and its target is written
     if not folder.exists():
-        raise typer.BadParameter(f"there is no folder {value.parent}")
+        raise typer.BadParameter(f"there is no folder {folder}")
     check_folder_option(folder)
     return value
 

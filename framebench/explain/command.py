@@ -29,6 +29,7 @@ from framebench.engine import environments, releases, runner
 from framebench.explain import measure
 from framebench.explain.measure import Unexplained
 from framebench.explain.record import Explanation
+from framebench.records import store
 from framebench.suite import hypothetical
 from framebench.suite.case import UnknownCase
 from framebench.suite.user_file import Fault
@@ -131,18 +132,14 @@ def describe(case: str) -> str:
 
 
 def show(explanations: list[Explanation], to: Path | None, as_json: bool) -> None:
-    """Print what holds the peak of one step, or what it has more of than a second one."""
+    """Print what holds the peak of one step, or what it has more of than a second one.
+
+    Then write the figure `to`, if it is asked for. Raises OSError.
+    """
     # these import pandas
     from framebench.explain import against, table
 
     explanation, *bases = explanations
-    if to:
-        from framebench.analysis.figures import render_svg
-        from framebench.explain import figure
-
-        drawn = figure.draw_frameworks(figure.tabulate_moments([explanation]))
-        to.write_text(render_svg(drawn), encoding="utf-8")
-        say(f"wrote {to}")
     if bases and as_json:
         echo(json.dumps(against.as_json(bases[0], explanation), indent=1))
     elif bases:
@@ -155,3 +152,10 @@ def show(explanations: list[Explanation], to: Path | None, as_json: bool) -> Non
         hint = table.advise_no_grad(explanation)
         if hint:
             say(hint)
+    if to:
+        from framebench.analysis.figures import render_svg
+        from framebench.explain import figure
+
+        drawn = figure.draw_frameworks(figure.tabulate_moments([explanation]))
+        store.replace_text(render_svg(drawn), to)
+        say(f"wrote {to}")

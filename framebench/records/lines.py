@@ -122,23 +122,33 @@ def append_lines(texts: Iterable[str], file: Path) -> None:
         if len(line) > MOST_BYTES:
             reason = f"a line of {len(line):,} bytes, where at most {MOST_BYTES:,} are read"
             raise OSError(errno.EFBIG, reason, str(file))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle = open_to_append(file)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # until the file is closed, however that comes about
-        end_last_line(handle, file)
-        size = os.fstat(handle).st_size
+    with name_in_errors(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = open_to_append(file)
         try:
-            write_all(handle, b"".join(lines))
-            os.fsync(handle)
-        except OSError:  # such as of a full disk
-            with contextlib.suppress(OSError):
-                os.ftruncate(handle, size)
-            raise
-        if size == 0:
-            sync_folder(file.parent)
-    finally:
-        os.close(handle)
+            fcntl.flock(handle, fcntl.LOCK_EX)  # until the file is closed, however that comes about
+            end_last_line(handle, file)
+            size = os.fstat(handle).st_size
+            try:
+                write_all(handle, b"".join(lines))
+                os.fsync(handle)
+            except OSError:  # such as of a full disk
+                with contextlib.suppress(OSError):
+                    os.ftruncate(handle, size)
+                raise
+            if size == 0:
+                sync_folder(file.parent)
+        finally:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def name_in_errors(file: Path) -> Iterator[None]:
+    """Let each OSError in this context name the file: those of `write` and `fsync` name none."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(file)) from error
 
 
 def open_to_append(file: Path) -> int:

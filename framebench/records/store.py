@@ -8,6 +8,7 @@ write and on read. `framebench.analysis.selection` tells which of a case's recor
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import os
 import secrets
@@ -28,8 +29,10 @@ from framebench.records.lines import (
     append_lines,
     is_json,
     is_too_deep,
+    name_in_errors,
     read_bytes,
     read_lines,
+    write_all,
 )
 from framebench.records.record import SCHEMA, Calibration, Record
 from framebench.records.record_base import AnyRecord, get_measurement_time
@@ -40,6 +43,8 @@ Content = TypeVar("Content")
 
 FOLDER = "records"
 SUFFIX = ".jsonl"
+# /dev/stdout and /dev/fd/3 are streams of this process, whatever they lead to
+STREAM_FOLDERS = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 MOST_NAMED = 20  # records that cannot be read, each in a warning of its own
 SINGLE = (
     "records in files of their own, as older versions wrote them; "
@@ -106,38 +111,64 @@ def append_all(records: Iterable[BaseModel], file: Path) -> None:
 
 
 def write_atomically(text: str, target: Path) -> None:
-    """Write a file so that whoever finds it finds all of it. Raises OSError.
+    """Write a file so that whoever finds it finds all of it. Raises OSError, which names the file.
 
     A link of this name is replaced: its target is not changed.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with name_in_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with temporary.open("x", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 def replace_text(text: str, file: Path) -> None:
     """Write a text into a file that the user names: until all of it is written, the old one stays.
 
-    If the name is a link, its target is written. A pipe or device, such as /dev/stdout, is written
-    to directly. Raises OSError.
+    If the name is a link, its target is written. To a stream, such as a pipe or /dev/stdout, it is
+    added. Raises OSError, which names the file, also for a pipe that nobody reads.
     """
-    target = file.resolve()
-    if target.is_file():
-        mode = target.stat().st_mode
-        write_atomically(text, target)
+    if is_stream(file):
+        write_to_stream(text, file)
+        return
+    target = Path(os.path.realpath(file))
+    mode = target.stat().st_mode if target.exists() else None
+    write_atomically(text, target)
+    if mode is not None:
         target.chmod(mode)
-    elif target.exists():
-        target.write_text(text, encoding="utf-8")
-    else:
-        write_atomically(text, target)
+
+
+def is_stream(file: Path) -> bool:
+    """Return whether a file is not replaced but written to: a pipe, a device, or an open stream."""
+    if file.absolute().parent in STREAM_FOLDERS:
+        return True
+    return file.exists() and not file.is_file()
+
+
+def write_to_stream(text: str, file: Path) -> None:
+    """Write a text to a pipe or a device. Raises OSError, which names it, if nobody reads the pipe.
+
+    A pipe that is opened as a file is would be waited for until somebody reads it.
+    """
+    with name_in_errors(file):
+        try:
+            handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise OSError(errno.ENXIO, "nobody reads this pipe") from error
+            raise
+        try:
+            os.set_blocking(handle, True)  # a reader may be slower than this
+            write_all(handle, text.encode())
+        finally:
+            os.close(handle)
 
 
 def read(path: Path | str) -> Record:

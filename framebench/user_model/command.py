@@ -203,6 +203,8 @@ def try_(
     try:
         allowed = saved.parse_threshold(threshold)
         earlier = saved.read_saved(compare) if compare else None
+        if html:
+            report.check_page_folder(html)
         model = trial.inspect_file(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
         if device is not None:

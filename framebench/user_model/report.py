@@ -9,9 +9,13 @@ from pathlib import Path
 import pandas as pd
 
 from framebench.analysis import frames
+from framebench.analysis.rendering import Table
 from framebench.cli.shared import echo, err, fail, out, say
+from framebench.publish.site.target import Unbuildable, check_folder
+from framebench.records import store
 from framebench.records.record import Record
 from framebench.records.search import Fit
+from framebench.suite.user_file import Fault
 from framebench.user_model import table
 
 
@@ -44,10 +48,11 @@ def show(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """Print the table of a model with sentences on it, and write the figure and page asked for.
+    """Print the table of a model with sentences on it, then write the figure and page asked for.
 
     As JSON the rows of `show --json` are printed in the place of the table. `fits` are searches of
     the largest batch. Ends the command with exit code 1 where a peak contradicts what was saved.
+    Raises OSError if a file cannot be written.
     """
     remarks = table.collect_remarks(records)
     rows = table.add_needs(frames.make_frame(records), remarks)
@@ -58,26 +63,19 @@ def show(
     if fits:
         tables.append(table.make_batch_table(fits))
     sentences = [*describe_needs(rows, budget_bytes), *table.describe_verdicts(records)]
-    if figure or html:
-        from framebench.analysis.figures import fronts, page
-        from framebench.publish.site.user_page import write_user_page
-        from framebench.user_model.figure import draw_peaks
-
-        # figures name a model by its workload, and take the peaks of the table
-        renamed = rows.assign(workload=rows["size"], relative_peak=rows["peak_ratio"])
-        drawing = fronts.draw_pareto(renamed) or draw_peaks(rows)
-        if drawing is None:
-            say("nothing to draw: no strategy passed verification")
-        elif figure:
-            figure.write_text(page.render_svg(drawing))
-        if html:
-            say(f"wrote {write_user_page(html, tables, sentences, drawing)}")
     for sentence in sentences:
         say(sentence)
-    if not as_json:
+    if as_json:
+        print_json(records, left_out, rows)
+    else:
         for shown in tables:
             shown.terminal(out)
-        return
+    if figure or html:
+        write_drawings(figure, html, rows, tables, sentences)
+
+
+def print_json(records: list[Record], left_out: dict[str, str], rows: pd.DataFrame) -> None:
+    """Print the rows of `show --json`, each with the bytes that its strategy needs."""
     for line in table.describe_left_out(left_out):
         say(line)
     needs = dict(zip(rows["case"], rows["needs_bytes"]))
@@ -86,3 +84,37 @@ def show(
         needed = None if math.isnan(needs[row.case]) else int(needs[row.case])
         values.append(vars(row) | {"needs_bytes": needed})
     echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))
+
+
+def write_drawings(
+    figure: Path | None,
+    html: Path | None,
+    rows: pd.DataFrame,
+    tables: list[Table],
+    sentences: list[str],
+) -> None:
+    """Write the figure, and the page with these tables and sentences, where they are asked for.
+
+    Raises OSError.
+    """
+    from framebench.analysis.figures import fronts, page
+    from framebench.publish.site.user_page import write_user_page
+    from framebench.user_model.figure import draw_peaks
+
+    # figures name a model by its workload, and take the peaks of the table
+    renamed = rows.assign(workload=rows["size"], relative_peak=rows["peak_ratio"])
+    drawing = fronts.draw_pareto(renamed) or draw_peaks(rows)
+    if drawing is None:
+        say("nothing to draw: no strategy passed verification")
+    elif figure:
+        store.replace_text(page.render_svg(drawing), figure)
+    if html:
+        say(f"wrote {write_user_page(html, tables, sentences, drawing)}")
+
+
+def check_page_folder(html: Path) -> None:
+    """Check that a page may be written into this folder. Raises Fault."""
+    try:
+        check_folder(html)
+    except Unbuildable as error:
+        raise Fault(f"--html: {error}") from error

@@ -26,7 +26,9 @@ def claim_folder(target: Path) -> None:
 
 
 def check_folder(target: Path) -> None:
-    """Raise Unbuildable if the folder has files in it that are not of a site."""
+    """Raise Unbuildable if the folder has files in it that are not of a site, or is a link."""
+    if target.is_symlink():  # it may lead to a folder that is not the user's
+        raise Unbuildable(f"{target} is a link; name the folder that it leads to")
     if not target.exists():
         return
     if target.is_dir() and (not any(target.iterdir()) or (target / MARK).exists()):
