@@ -28,7 +28,7 @@ from framebench.growth.measure import NoReadings
 from framebench.growth.progress import STEPS_PER_HALF, WARM_UP, count_steps
 from framebench.growth.record import Growth
 from framebench.suite import hypothetical
-from framebench.suite.user_file import Fault, list_definitions
+from framebench.suite.user_file import Fault, list_definitions, parse_file
 from framebench.user_file.opening import open_model
 
 LEAST_STEPS = 52  # framebench.growth.table has the reason, and is imported late
@@ -74,6 +74,8 @@ def grow(
     """
     file = Path(case)
     try:
+        if step:
+            parse_file(str(step))  # refuses what is no regular file, which would be waited for
         is_script = case.endswith(".py") and not is_model(file)
         if step_at and not is_script:
             fail(f"--step-at names a function of a script, and {case} is none; see --step", 2)

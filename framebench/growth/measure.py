@@ -35,8 +35,11 @@ def explain_unsupported_growth(case: Case) -> str | None:
 
 
 def find_framework(script: Path) -> str:
-    """Return the framework of a script. Raises NoReadings, and Fault where it is no Python."""
-    if not script.is_file():
+    """Return the framework of a script.
+
+    Raises NoReadings, and Fault where it is no Python or no file that can be read.
+    """
+    if not script.exists():
         raise NoReadings(f"{script} does not exist: grow takes a case, or a training script")
     imported = list_imports(str(script.absolute()))
     for framework, names in PACKAGES.items():

@@ -64,17 +64,25 @@ def test_tensors_on_two_devices_are_explained_with_a_hint():
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("command", ["try", "explain", "grow", "max-batch", "evaluate"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "try {file}",
+        "explain {file}",
+        "grow {file}",
+        "grow transformer/torch/train/fp32/b4/tiny --step {file}",
+        "max-batch {file} --budget 1GiB",
+        "evaluate {file} --budget 1GiB",
+    ],
+)
 @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, link_to_device], ids=lambda m: m.__name__)
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(command, make, tmp_path):
     file = tmp_path / "model.py"
     make(file)
-    words = [command, str(file)]
-    if command in ("max-batch", "evaluate"):
-        words += ["--budget", "1GiB"]
-    done = framebench(*words)
+    done = framebench(*command.format(file=file).split())
     assert done.returncode == 2
     assert "model.py" in done.stderr
+    assert "does not exist" not in done.stderr
 
 
 def test_a_file_that_is_too_large_for_a_program_is_not_read(tmp_path):
