@@ -92,9 +92,11 @@ def claims(
         if results == provenance.PUBLISHED:  # into an installed package nothing is written
             results = provenance.ROOT / "results"
         failed = measure_missing(chosen, size, blocks, Options(time_limit_s=time_limit), results)
-        machine = machine or provenance.read_machine_name()
     folder = Folder(results)  # read after measuring
-    entries = [] if machine else merge_ledgers(folder, size, queries)
+    if run and machine is None and shows_this_machine(folder):
+        entries = ledger.make_ledger(folder, provenance.read_machine_name(), size, queries)
+    else:
+        entries = [] if machine else merge_ledgers(folder, size, queries)
     if not entries:
         # another machine with this processor may lack what the published verdicts rest on
         published = find_machine(folder, machine, by_processor=False)
@@ -104,6 +106,19 @@ def claims(
     else:
         print_entries(entries, queries, device, everything, options, choices)
     raise typer.Exit(bool(failed))
+
+
+def shows_this_machine(folder: Folder) -> bool:
+    """Return whether the ledger after `--run` is this machine's.
+
+    It is another machine's where nothing could be measured here, and another has measured.
+    """
+    from framebench.claims.measure import find_file
+
+    here = provenance.read_machine_name()
+    # programs leave no records, but a file of their own
+    has_measured = here in folder.machines or find_file(folder.root, here).exists()
+    return has_measured or not folder.machines
 
 
 def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, ...]:

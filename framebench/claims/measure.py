@@ -134,7 +134,6 @@ def run(
 
     Raises SetupError, RuntimeError, OSError.
     """
-    say(f"program {probe}")
     framework = find_framework(probe)
     environment = environments.ensure(framework, say=say)
     found: dict[str, list[float]] = {}

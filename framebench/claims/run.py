@@ -20,12 +20,36 @@ from framebench.cli.measuring import measure_all
 from framebench.cli.shared import BROKEN, open_session, say
 from framebench.devices.plans.planning import planned_for
 from framebench.engine import environments, runner
+from framebench.engine.progress import (
+    GUESS_S,
+    count_measured,
+    estimate_seconds,
+    format_duration,
+    read_known_seconds,
+)
 from framebench.engine.session import Session
 from framebench.records import provenance
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 from framebench.suite.sequences import drop_duplicates
+
+
+@dataclass(frozen=True)
+class InterruptedRun:
+    """A run of the same command that was interrupted, which this one goes on with."""
+
+    session: str  # its id
+    blocks: int  # that the command asks for
+
+    def lacks_blocks(self, machine: MachineResults, cases: Sequence[Case]) -> bool:
+        """Return whether it has measured any of these cases, but not in all of its blocks."""
+        for case in cases:
+            records = machine.ok_records.get(case.id, [])
+            measured = sum(record.provenance.session == self.session for record in records)
+            if 0 < measured < self.blocks:
+                return True
+        return False
 
 
 @dataclass
@@ -41,8 +65,28 @@ class Missing:
     probes: list[str] = field(default_factory=list)  # programs
     plans: list[Case] = field(default_factory=list)  # predicted for a GPU
 
+    def list_cases(self) -> list[Case]:
+        """Return all cases that are to be measured, each once."""
+        cases = [*self.once, *self.timed]
+        for pair in self.pairs:
+            cases += pair
+        return drop_duplicates(cases)
 
-def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) -> Missing:
+    def list_timed(self) -> list[Case]:
+        """Return the cases that can be measured here and compared in time, each once."""
+        timed = [case for case in self.timed if can_run(case)]
+        for base, candidate in self.pairs:
+            if can_run(base, candidate):
+                timed += [base, candidate]
+        return drop_duplicates(timed)
+
+
+def find_missing(
+    claims: Sequence[Claim],
+    machine: MachineResults,
+    size: str,
+    interrupted: InterruptedRun | None = None,
+) -> Missing:
     """Return the cases, programs and plans that the machine lacks, in the order of measuring."""
     missing = Missing()
     measurements: list[Measurement] = []
@@ -53,7 +97,7 @@ def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) ->
         measurements += claim.informational
     for measurement in measurements:
         if applies(measurement, size):
-            add_missing(missing, measurement, machine, size)
+            add_missing(missing, measurement, machine, size, interrupted)
     names = list_names(claims)
     if names and (machine.find_other_machine(NAMES_PROBE) or not machine.has_looked_up(names)):
         missing.probes.append(NAMES_PROBE)
@@ -71,7 +115,11 @@ def find_missing(claims: Sequence[Claim], machine: MachineResults, size: str) ->
 
 
 def add_missing(
-    missing: Missing, measurement: Measurement, machine: MachineResults, size: str
+    missing: Missing,
+    measurement: Measurement,
+    machine: MachineResults,
+    size: str,
+    interrupted: InterruptedRun | None,
 ) -> None:
     """Add to `missing` the cases, programs and plans that one measurement lacks."""
     measure = measurement.measure
@@ -86,7 +134,10 @@ def add_missing(
     cases = measure.list_cases(size)
     if not isinstance(measure, OfCases) or measure.quantity is not TIME:
         missing.once += [case for case in cases if not machine.get_records(case)]
-    elif machine.compare_times(*cases) is None:  # the times of a comparison are all of one block
+        return
+    # the times of a comparison are all of one block
+    is_missing = machine.compare_times(*cases) is None
+    if is_missing or (interrupted and interrupted.lacks_blocks(machine, cases)):
         # each block has the scenario's baseline anyway
         if any(case.strategy == case.stage.baseline for case in cases):
             missing.timed += cases
@@ -99,27 +150,83 @@ def measure_missing(
 ) -> list[str]:
     """Run programs, measure cases and plan others, as far as these claims lack them here.
 
-    Return what failed.
+    Say before how long that takes, or why nothing is measured. Return what failed.
     """
-    here = MachineResults(Results(results), provenance.read_machine_name())
-    missing = find_missing(claims, here, size)
-    cases = [*missing.once, *missing.timed]
-    for pair in missing.pairs:
-        cases += pair
-    if not any(map(can_run, cases)) and not missing.probes and not missing.plans:
-        say("nothing is missing that this machine can measure")
-        return []
+    untestable = explain_untestable(claims)
+    if untestable:
+        say(untestable)
     title = f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks"
+    unfinished = Session.unfinished(results, provenance.name_code(), title)
+    interrupted = InterruptedRun(unfinished.id, blocks) if unfinished else None
+    here = MachineResults(Results(results), provenance.read_machine_name())
+    missing = find_missing(claims, here, size, interrupted)
+    cases = missing.list_cases()
+    unable = [case for case in cases if not can_run(case)]
+    if unable:
+        reason = runner.explain_unsupported(unable[0])
+        count = format_count(len(unable), "missing case")
+        say(f"{count} cannot be measured here, such as {unable[0].id}: {reason}")
+    if len(unable) == len(cases) and not missing.probes and not missing.plans:
+        if not unable and any(not claim.needs.lacking for claim in claims):
+            say("nothing is missing: this machine has measured all that can be measured")
+        return []
+    say(describe_work(missing, blocks, results, unfinished.id if unfinished else ""))
     with open_session(results, title) as session:
         failed = run_programs(missing.probes, size, session, results)
         failed += measure_cases(missing, cases, session, blocks, options, results)
         return failed + plan_cases(missing.plans, results)
 
 
-def run_programs(probes: Iterable[str], size: str, session: Session, results: Path) -> list[str]:
+def explain_untestable(claims: Sequence[Claim]) -> str:
+    """Return which of these claims no measurement of the suite decides, or "" if there is none."""
+    untestable = [claim for claim in claims if claim.needs.lacking]
+    if not untestable:
+        return ""
+    first = untestable[0]
+    if len(untestable) == 1:
+        return f"{first.name} cannot be tested by this suite: it {first.needs.lacking}"
+    return (
+        f"{len(untestable)} of {len(claims)} claims cannot be tested by this suite, such as "
+        f"{first.name}; `framebench claims ID` says what each of them needs"
+    )
+
+
+def describe_work(missing: Missing, blocks: int, results: Path, session: str) -> str:
+    """Return what is about to be measured, how long that takes, and how to interrupt it.
+
+    `session` is that of an interrupted run, or empty: what it has measured takes no time.
+    """
+    timed = missing.list_timed()
+    once = [case for case in missing.once if can_run(case)]
+    parts = []
+    if missing.probes:
+        parts.append(format_count(len(missing.probes), "program"))
+    if timed:
+        parts.append(f"{format_count(len(timed), 'case')}, each {format_count(blocks, 'time')}")
+    if once:
+        parts.append(f"{format_count(len(once), 'case')} once")
+    if missing.plans:
+        parts.append(f"{format_count(len(missing.plans), 'plan')} for {GPU}")
+    expected_s = estimate_seconds([*timed, *once], read_known_seconds([*timed, *once], results, {}))
+    measured = count_measured(results, session)
+    # nobody knows how long a program or a plan takes that was never made here
+    seconds = GUESS_S * (len(missing.probes) + len(missing.plans))
+    for case in once:
+        seconds += expected_s[case]
+    for case in timed:
+        seconds += expected_s[case] * max(0, blocks - measured[case.id])
+    return (
+        f"to be measured: {'; '.join(parts)}. That takes at least {format_duration(seconds)}, and "
+        "longer where environments and kernels are still to be built. Ctrl-C interrupts it; the "
+        "same command goes on from there"
+    )
+
+
+def run_programs(probes: Sequence[str], size: str, session: Session, results: Path) -> list[str]:
     """Run one program after the other, also after one that failed. Return those that failed."""
     failed = []
-    for probe in probes:
+    for number, probe in enumerate(probes, 1):
+        say(f"program {number} of {len(probes)}: {probe}")
         try:
             measure.run(probe, list_names(REGISTRY.claims), size, session.id, results, say)
         except (RuntimeError, environments.SetupError) as error:
@@ -148,9 +255,6 @@ def measure_cases(
             environments.warm(environment, cases, say)
             environment_by_framework[name] = environment
     pairs = [(base, candidate) for base, candidate in missing.pairs if can_run(base, candidate)]
-    timed = list(missing.timed)
-    for pair in pairs:
-        timed += pair
     failed = []
 
     def measure_in_blocks(
@@ -171,7 +275,7 @@ def measure_cases(
             if status in BROKEN:
                 failed.append(case.id)
 
-    measure_in_blocks(drop_duplicates(timed), blocks, pairs)
+    measure_in_blocks(missing.list_timed(), blocks, pairs)
     measure_in_blocks(missing.once, 1, [])
     if failed:
         say(f"these failed: {', '.join(failed)}")

@@ -13,14 +13,23 @@ from typer.testing import CliRunner
 
 from framebench.analysis.results import Results
 from framebench.claims import run as measuring
+from framebench.claims.claim import Claim
+from framebench.claims.measures import OfProgram
 from framebench.claims.registry import REGISTRY
-from framebench.claims.run import find_missing
+from framebench.claims.run import InterruptedRun, find_missing
 from framebench.claims.store import MachineResults
 from framebench.cli.shared import app
 from framebench.engine import runner
 from framebench.suite.case import Case
 from tests.callbacks import ignore
-from tests.claims.claim_records import EAGER, add_blocks, add_both, add_record
+from tests.claims.claim_records import (
+    COMPILED,
+    EAGER,
+    add_blocks,
+    add_both,
+    add_record,
+    put_numbers,
+)
 
 
 def test_missing_cases_and_programs_are_collected_once(results):
@@ -135,3 +144,76 @@ def test_run_measures_missing_cases_only(results, monkeypatch):
     for case in measured:
         assert not runner.explain_unsupported(case), "left to a machine with a GPU"
     assert not list(results.glob(".session*"))
+
+
+@pytest.mark.parametrize("machine", ["m", "another"])
+def test_run_of_a_claim_that_no_measurement_decides_says_what_it_lacks(
+    machine, results, monkeypatch
+):
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", machine)
+    add_record(results, EAGER)
+    found = run_claims("A20", "--run", results=results)
+    assert found.exit_code == 0, found.output
+    assert "A20 cannot be tested by this suite: it needs a search for the largest" in found.output
+    assert "nothing is missing" not in found.output
+    assert "Not testable here" in found.output
+
+
+def test_run_says_before_it_measures_how_long_that_takes_and_how_to_interrupt_it(
+    results, monkeypatch
+):
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+    add_record(results, EAGER)
+    said = []
+
+    def measure(found: list[Case], *_: Any) -> list[str]:
+        said.append("measuring")
+        return ["ok"] * len(found)
+
+    monkeypatch.setattr(measuring, "say", said.append)
+    monkeypatch.setattr(measuring.measure, "run", ignore)
+    monkeypatch.setattr(measuring, "measure_all", measure)
+    monkeypatch.setattr(measuring.environments, "ensure", ignore)
+    monkeypatch.setattr(measuring.environments, "warm", ignore)
+    run_claims("B19", "--run", "--size", "tiny", "--blocks", "3", results=results)
+    before = said[: said.index("measuring")]
+    (work,) = [text for text in before if text.startswith("to be measured: ")]
+    assert re.search(r"\d+ cases, each 3 times; .*at least \d+ (s|min)", work)
+    assert "Ctrl-C" in work
+
+
+def test_blocks_that_an_interrupted_run_lacks_are_missing(results):
+    """One block gives a ratio already, but no interval."""
+    add_blocks(results, [0.5] * 3)
+    (claim,) = REGISTRY.select(["B19 fusion"])
+    machine = MachineResults(Results(results), "m")
+    (session,) = {record.provenance.session for record in machine.ok_records[EAGER]}
+
+    def list_timed(blocks: int, session: str) -> set[str]:
+        missing = find_missing([claim], machine, "tiny", InterruptedRun(session, blocks))
+        return {case.id for case in missing.timed if case.workload == "transformer"}
+
+    assert list_timed(3, session) == set()
+    assert list_timed(5, "of another run") == set()
+    assert list_timed(5, session) == {EAGER, COMPILED}
+
+
+def test_programs_alone_are_judged_in_a_folder_without_records(results, monkeypatch):
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+    claim = next(claim for claim in REGISTRY.claims if rests_on_programs(claim))
+    probes = {measurement.measure.probe for measurement in claim.measurements}
+
+    def run_program(probe: str, *_: Any) -> None:
+        put_numbers(results, probe, error="ValueError: planted")
+
+    monkeypatch.setattr(measuring.measure, "run", Mock(side_effect=run_program))
+    found = run_claims(claim.name, "--run", results=results)
+    assert found.exit_code == 0, found.output
+    assert measuring.measure.run.call_count == len(probes)
+    assert claim.name in found.output
+
+
+def rests_on_programs(claim: Claim) -> bool:
+    """Return whether a claim needs no records."""
+    kinds = {type(measurement.measure) for measurement in claim.measurements}
+    return kinds == {OfProgram} and not claim.absent and not claim.needs.lacking
