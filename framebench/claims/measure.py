@@ -17,6 +17,7 @@ from framebench.engine import children, environments, runner
 from framebench.engine.environments import Environment, import_path
 from framebench.engine.recording import Context, make_provenance
 from framebench.engine.runner import Options
+from framebench.engine.shortages import check_disks
 from framebench.engine.supervisor import name_end
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import store
@@ -52,7 +53,8 @@ def run_program(
 
     The error is empty if there are numbers. Raises RuntimeError if the program does not end in
     TIME_LIMIT_S, when it is killed with all that it has started, and if it ends without both, such
-    as by the kernel where memory runs out: that tells nothing of what it does.
+    as by the kernel where memory runs out: that tells nothing of what it does. Raises OSError if it
+    failed because a disk is full.
     """
     variables = {
         **os.environ,
@@ -69,6 +71,8 @@ def run_program(
         raise RuntimeError(f"{program.name} came to no end in {TIME_LIMIT_S:g} s") from None
     numbers = read_numbers(ended.stdout)
     error = ""
+    if ended.code:
+        check_disks(ended.stderr, [environment.folder])
     # without a traceback it was Jittor's clean-up at exit that crashed
     if ended.code and "Traceback" in ended.stderr:
         error = find_error(ended.stderr)

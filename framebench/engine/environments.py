@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -33,6 +32,7 @@ from packaging.utils import canonicalize_name
 
 from framebench.engine import children
 from framebench.engine.locks import hold_lock
+from framebench.engine.shortages import check_disks, list_full_disks
 from framebench.instruments import nvml
 from framebench.models.spec import USER_MODEL
 from framebench.records.lines import BadRecord, append_lines, read_bytes
@@ -52,7 +52,6 @@ ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")
 WARM = ".warm"  # the file that names the strategies whose kernels are compiled, one a line
 USUAL_NVCC = Path("/usr/local/cuda/bin/nvcc")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-ROOM_BYTES = 2**28  # far less than an environment takes
 MODULE_LIMIT_S = 3600.0  # of a module whose caller names no other limit
 Say = Callable[[str], None]
 
@@ -422,25 +421,12 @@ def shell(
         finally:
             children.CHILDREN.end(process)
     if process.returncode:
+        # packages are downloaded to the folder for temporary files; the log, which may lie on a
+        # full disk too, may lack the reason
+        exit_code = f"exit code {process.returncode}"
+        reasons = "; ".join([exit_code, *list_full_disks([where.parent])])
         tail = "\n".join(read_end(log).splitlines()[-15:])
-        raise SetupError(
-            f"{command[0]} ended with exit code {process.returncode}"
-            f"{describe_full_disks(where.parent)}; the end of {log}:\n{tail}"
-        )
-
-
-def describe_full_disks(folder: Path) -> str:
-    """Return which disks have too little room for an environment, or nothing.
-
-    Packages are downloaded to the folder for temporary files. The log, on a full disk too, may lack
-    the reason.
-    """
-    full = ""
-    for place in (folder, Path(tempfile.gettempdir())):
-        free_bytes = shutil.disk_usage(place).free
-        if free_bytes < ROOM_BYTES:
-            full += f"; only {free_bytes / 2**20:,.0f} MiB are free in {place}"
-    return full
+        raise SetupError(f"{command[0]} ended with {reasons}; the end of {log}:\n{tail}")
 
 
 def name_builds(where: Path) -> str:
@@ -554,7 +540,7 @@ def run_module(
 
     The module may import a user's file: its process is killed after so many seconds, with all that
     it has started. `hear` is called every second with the end of its errors. Raises SetupError with
-    that end.
+    that end, and OSError if it failed because a disk is full.
     """
     paths = {
         **os.environ,
@@ -570,6 +556,7 @@ def run_module(
             f"{module} in {environment.name} came to no end in {limit_s:g} s, and was ended"
         ) from None
     if ended.code:
+        check_disks(ended.stderr, [environment.folder])
         damage = find_damage(environment)
         if damage:
             raise SetupError(damage)

@@ -1,20 +1,34 @@
-"""Resources of the system that run out: what is said of them, and a check for threads.
+"""Resources of the system that run out: threads, memory, processes, and room on disks.
 
-The standard library alone: the check comes before libraries that would not survive a shortage.
+The standard library alone: the check of threads comes before libraries that would not survive a
+shortage.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
+import tempfile
 import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from framebench.instruments import limits
 
 MOST_NEEDED_BYTES = 2**34  # of address space: OpenBLAS maps some for each core that it uses
 BLAS_LIBRARIES = 2  # NumPy and SciPy have an OpenBLAS each
 MOST_BLAS_THREADS = 64  # of one OpenBLAS, as those two build it
+# OpenBLAS takes as many threads as the first of these that is a positive number says
+BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 OUT_OF_MEMORY = "memory ran out for framebench itself, perhaps by a limit (ulimit -v)"
 OUT_OF_THREADS = "no further thread can be started, perhaps by a limit (ulimit -v, ulimit -u)"
 OUT_OF_PROCESSES = "no further process can be started, perhaps by a limit (ulimit -u)"
+ROOM_BYTES = 2**28  # far less than an environment takes, or a case that writes to a disk
+# A process that is denied so little was denied whatever it wrote. Some libraries then fail without
+# a word of the disk, and XLA leaves behind what it could not finish.
+NO_ROOM_BYTES = 2**20
+LONGEST_LINE = 300  # characters of what a process printed
 
 
 def has_small_address_space() -> bool:
@@ -24,28 +38,50 @@ def has_small_address_space() -> bool:
 
 
 def check_threads(processes: int = 1) -> None:
-    """Check that OpenBLAS, which NumPy and SciPy load, could start its threads in these processes.
+    """Check that the threads of OpenBLAS could be started in so many processes at once.
 
-    If it cannot, it sends its own process SIGINT, which nobody could tell from Ctrl-C. So that many
-    threads are started first, and ended; to the limit on them a thread and a process are the same.
-    Not in a small address space: glibc keeps the threads' stacks and arenas, which the libraries
-    would lack. Raises RuntimeError as `threading` does.
+    NumPy and SciPy load OpenBLAS. If it cannot start a thread, it sends its own process SIGINT,
+    which nobody could tell from Ctrl-C. So threads are started here before, as many as all these
+    processes will need, and ended at once. The system's limit counts the threads of all processes
+    of a user together, so one process can stand for several.
+
+    A small address space is not checked: glibc keeps the stacks of threads that have ended, and
+    the libraries would lack that space. Raises RuntimeError as `threading` does.
     """
     if has_small_address_space():
         return
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    per_library = min(cores or 1, MOST_BLAS_THREADS) - 1
-    # of each further process its main thread, and the one that listens to it
-    count = processes * BLAS_LIBRARIES * per_library + 2 * (processes - 1)
-    ended = threading.Event()
+    # the main thread of a process is one of each OpenBLAS's threads
+    started_by_blas = processes * BLAS_LIBRARIES * (count_blas_threads() - 1)
+    # a further process has a main thread, and this process a thread that listens to it
+    started_by_us = 2 * (processes - 1)
+    try_threads(started_by_blas + started_by_us)
+
+
+def count_blas_threads() -> int:
+    """Return how many threads an OpenBLAS will have in a process, the main thread included."""
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    else:
+        cores = os.cpu_count() or 1
+    most = min(cores, MOST_BLAS_THREADS)
+    for name in BLAS_VARIABLES:
+        value = os.environ.get(name, "").strip()
+        if value.isdecimal() and int(value) > 0:
+            return min(int(value), most)
+    return most
+
+
+def try_threads(count: int) -> None:
+    """Start so many threads that do nothing, and end them. Raises RuntimeError if one cannot be."""
+    may_end = threading.Event()
     started = []
     try:
         for _ in range(count):
-            thread = threading.Thread(target=ended.wait, daemon=True)
+            thread = threading.Thread(target=may_end.wait, daemon=True)
             thread.start()
             started.append(thread)
     finally:
-        ended.set()
+        may_end.set()
         for thread in started:
             thread.join()
 
@@ -67,3 +103,50 @@ def describe_error(error: OSError) -> str:
         return OUT_OF_PROCESSES
     message = error.strerror or str(error)
     return f"{message}: {error.filename}" if error.filename else message
+
+
+def check_disks(printed: str, folders: Iterable[Path] = ()) -> None:
+    """Raise OSError if a process has failed because a disk is full, whatever it was at work on.
+
+    That a disk is full is seen when the process has ended. A disk that only the process itself had
+    filled, such as a case that keeps activations there, has room again: that is the case's fault.
+
+    Args:
+        printed: The reason and the last lines of the process that failed.
+        folders: Where it may have written, besides the folders for temporary files.
+    """
+    complaints = [line.strip() for line in printed.splitlines() if limits.FULL_DISK.search(line)]
+    full = list_full_disks(folders, ROOM_BYTES if complaints else NO_ROOM_BYTES)
+    if not full:
+        return
+    reason = (
+        f"a process failed for want of room on a disk: {' and '.join(full)}; make room there, or "
+        "let TMPDIR name another folder for temporary files"
+    )
+    if complaints:
+        reason += f". The process said: {complaints[0][:LONGEST_LINE]}"
+    raise OSError(errno.ENOSPC, reason)
+
+
+def list_full_disks(folders: Iterable[Path], least_bytes: int = ROOM_BYTES) -> list[str]:
+    """Return which of these folders, and of those for temporary files, have less room than that.
+
+    Each is a text such as `only 3 MiB are free in /tmp`.
+    """
+    places = [*folders, Path(tempfile.gettempdir())]
+    # where the folder that the user names is full, Python takes another one; other programs do not
+    if os.environ.get("TMPDIR"):
+        places.append(Path(os.environ["TMPDIR"]))
+    full = []
+    for folder in dict.fromkeys(places):
+        if not folder.is_dir():
+            continue
+        system = os.statvfs(folder)
+        # what is only read, such as a container's image, has no room, and none is needed there; and
+        # some systems do not tell
+        if system.f_flag & os.ST_RDONLY or not system.f_blocks:
+            continue
+        free_bytes = system.f_bavail * system.f_frsize
+        if free_bytes < least_bytes:
+            full.append(f"only {free_bytes / 2**20:,.0f} MiB are free in {folder}")
+    return full

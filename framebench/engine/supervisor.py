@@ -23,6 +23,7 @@ from framebench.engine.environments import (
     find_damage,
     import_path,
 )
+from framebench.engine.shortages import check_disks
 from framebench.instruments import limits
 from framebench.records.record_base import Status
 from framebench.suite.protocol import BatchReport, Command, Failure, Message
@@ -165,15 +166,18 @@ class Worker:
     def outcome(self) -> Outcome:
         """Kill the worker if it is still alive, and say what became of it.
 
-        Raises SetupError if it crashed in an environment that is damaged: no fault of its case.
+        Raises SetupError if it crashed in an environment that is damaged, and OSError if it crashed
+        because a disk is full: both are no fault of its case.
         """
         self.kill()
         outcome = classify(self, oom_killed=count_oom_kills() > self.kills_before)
         if outcome.reason is not None:  # a record limits its length
             outcome.reason = outcome.reason[:LONGEST_REASON]
-        damage = find_damage(self.environment) if outcome.status == "crashed" else None
-        if damage:
-            raise SetupError(damage)
+        if outcome.status == "crashed":
+            check_disks(f"{outcome.reason}\n{self.log.text()}", [self.environment.folder])
+            damage = find_damage(self.environment)
+            if damage:
+                raise SetupError(damage)
         return outcome
 
     def kill(self) -> None:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from framebench.engine import runner
 from framebench.engine.environments import MODULE_LIMIT_S, Environment, SetupError, run_module
 from framebench.engine.runner import Options
+from framebench.engine.shortages import check_disks
 from framebench.growth.progress import PROGRESS, find_progress
 from framebench.growth.record import Growth
 from framebench.instruments import host
@@ -111,6 +112,7 @@ def run_worker(
         )
         reply = json.loads(printed.splitlines()[-1])
         if "fault" in reply:
+            check_disks(str(reply["fault"]), [environment.folder])
             raise NoReadings(reply["fault"])
         return Growth.model_validate(reply)
     except SetupError as error:

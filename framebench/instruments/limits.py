@@ -23,6 +23,8 @@ OUT_OF_MEMORY = re.compile(
 )
 # words of oneDNN, and of XLA's YNNPACK
 REFUSED = re.compile(r"could not create|could not execute|== dnnl_|YNNPACK operation failed", re.I)
+# words of the system and of Python for a full disk, or for a user's share of it
+FULL_DISK = re.compile(r"No space left on device|Disk quota exceeded|No usable temporary directory")
 
 
 def measure_mapped() -> int:

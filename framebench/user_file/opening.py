@@ -16,6 +16,7 @@ from typing import Any
 from framebench.cli.shared import err, say, show_progress
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
+from framebench.engine.shortages import check_disks
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
@@ -157,6 +158,7 @@ def look_into(model: UserModel, environment: Environment, folder: Path) -> dict[
             limit_s=FACTS_LIMIT_S,
         )
     if "fault" in answer:
+        check_disks(str(answer["fault"]), [environment.folder])
         raise Fault(str(answer["fault"]))
     file = folder / "own.json"
     facts: dict[str, Any] = json.loads(file.read_text()) | answer

@@ -137,12 +137,12 @@ def use_model(model: UserModel, budget: int | None = None) -> Iterator[Path]:
         "budget": budget,
         "limit": round(SHARE_OF_FREE_MEMORY * read_free_memory()),
     }
-    (folder / "own.json").write_text(json.dumps(facts))
-    os.environ[FOLDER_VARIABLE] = str(folder)
     try:
+        (folder / "own.json").write_text(json.dumps(facts))
+        os.environ[FOLDER_VARIABLE] = str(folder)
         yield folder
     finally:
-        os.environ.pop(FOLDER_VARIABLE)
+        os.environ.pop(FOLDER_VARIABLE, None)
         if before is not None:
             os.environ[FOLDER_VARIABLE] = before
         shutil.rmtree(folder, ignore_errors=True)

@@ -145,6 +145,8 @@ def check_in_float64(
     except Exception as error:  # an operator that the framework lacks may raise anything
         if limits.is_out_of_memory(error, limits.is_enforced()):
             raise
+        if limits.FULL_DISK.search(str(error)):  # a framework's own error, such as XLA's
+            raise
         message = " ".join(str(error).split())[:300]
         if not isinstance(error, NarrowModel):
             message = f"{type(error).__name__}: {message}"

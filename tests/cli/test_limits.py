@@ -86,6 +86,8 @@ def test_too_few_threads_for_openblas_end_a_command_before_it_is_loaded(allowed,
         start(thread)
         started.append(thread)
 
+    for name in shortages.BLAS_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
     load = Mock()
     monkeypatch.setattr(threading.Thread, "start", start_few)
     monkeypatch.setattr(cli, "run_command_line", load)

@@ -170,7 +170,8 @@ def search_largest_batch(
 ) -> Fit:
     """Search for one framework and strategy, from the batch of the case on, and save the answer.
 
-    What an interrupted search has tried is saved, too. Raises OSError if it cannot be written.
+    What an interrupted search has tried is saved, too. Raises OSError if that fails, or if a
+    disk is full.
     """
     load_before = runner.read_load_average()
     prober = Prober(case, environment, options, progress)
@@ -182,7 +183,7 @@ def search_largest_batch(
 
     search = BatchSearch(probe_batch, case.batch, most, minutes)
     confirmation = None
-    interrupt = None
+    interrupt: BaseException | None = None
     status: Status = "unsupported"
     obstacle = runner.explain_unsupported(case)
     if obstacle:
@@ -194,7 +195,7 @@ def search_largest_batch(
                 # without a limit it must finish: else it was not for memory that it failed
                 confirmation = prober.probe(search.fails, None)
             status, answer = conclude(search, confirmation, budget)
-        except KeyboardInterrupt as error:
+        except (KeyboardInterrupt, OSError) as error:  # such as of a full disk
             if not search.probes:
                 raise
             interrupt = error
