@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 from unittest.mock import Mock
@@ -69,7 +70,7 @@ def test_reference_matmul_without_an_answer_has_no_time_in_that_round(monkeypatc
     [
         ("hang in turn", "timeout", "no end after 10 s"),
         ("exception in turn", "crashed", "planted"),
-        ("wrong in the end", "wrong", ""),
+        ("wrong in the end", "wrong", "^$"),  # the failing worker gives no reason for it
         ("slow", "timeout", "a step takes 99.0 s"),
         ("kill in memory", "crashed", "memory worker: ended by SIGKILL"),
     ],
@@ -85,7 +86,7 @@ def test_failed_variant_leaves_the_others_running(
     others = map_by_strategy(results)
     failed = others.pop("checkpoint")
     assert failed.status == status
-    assert reason in (failed.reason or "")
+    assert re.search(reason, failed.reason)
     if "memory" not in failure:
         assert (failed.step_s, failed.turns_taken.round, failed.peaks) == ([], [], {})
     assert others
