@@ -21,7 +21,8 @@ import traceback
 from typing import NoReturn, TextIO
 
 import torch._decomp
-import torch._refs  # noqa: F401  (the first fake tensor of each case would import it)
+import torch._dynamo  # takes a second
+import torch._refs  # noqa: F401  (the first fake tensor of each case would import all three)
 
 from framebench.devices.catalog import find
 from framebench.devices.plans.answer import PlannerAnswer, describe_end, parse_answer
