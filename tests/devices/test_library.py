@@ -120,6 +120,13 @@ def test_a_step_states_the_error_of_its_kind(simulated, step, kind):
 
 
 @pytest.mark.slow
+def test_a_program_that_names_cuda_runs_on_the_simulated_gpu(simulated):
+    named, passed = simulated["named cuda"]["kinds"], simulated["linear"]["kinds"]
+    for kind in ("weights", "gradients", "optimizer states", "inputs"):
+        assert named[kind] == passed[kind] > 0
+
+
+@pytest.mark.slow
 def test_a_model_may_be_converted_after_it_was_made(simulated):
     numbers = 64 * 3 * 9 + 64 + 64 * 64 * 9
     rounded = 2 * numbers + 3 * 512  # each of the three tensors is rounded up to 512 bytes

@@ -45,7 +45,10 @@ def explain_missing_simulation(case: Case) -> str | None:
     if case.ranks > 1 and case.support.package:
         return f"{case.support.package} is not followed on fake tensors"
     if axes.get("execution") == "jit_script" or axes.get("pair") in UNSCRIPTED:
-        return "TorchScript runs no step on tensors without numbers"
+        return (
+            "which kernels TorchScript merges, and what it keeps for the backward pass, is decided "
+            "on the GPU by its first steps"
+        )
     if case.workload == USER_MODEL and case.spec.facts.get("compiled"):
         return (
             "the file compiles its model, and compilation is a strategy of its own here: ask for "

@@ -9,6 +9,8 @@ copy nothing.
 `one_hot` writes ones into zeros. With fake tensors it compares each class instead, which takes a
 truth value for each (ATen/native/Onehot.cpp).
 
+A program that names its device `cuda`, or calls `.cuda()`, gets the simulated device.
+
 Recurrent layers (`torch.nn.LSTM`, `GRU` and `RNN`) run in cuDNN on a GPU, which keeps memory of its
 own for the backward pass and cannot be asked how much without a GPU. Here they run step by step, as
 on a GPU with cuDNN switched off (ATen/native/RNN.cpp), and the answer says so.
@@ -45,6 +47,7 @@ COPY_NOTHING = {f"{view}Backward{form}" for view, form in product(VIEWS, range(3
 
 # the functions of recurrent layers that cuDNN has
 RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
+SIMULATED = torch.device("privateuseone", 0)  # its name before a simulation has named it
 
 
 class EagerOnGpu(TorchFunctionMode):
@@ -60,7 +63,10 @@ class EagerOnGpu(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of PyTorch as a GPU would run it."""
-        kwargs = kwargs or {}
+        args = tuple(map(take_place_of_cuda, args))
+        kwargs = {name: take_place_of_cuda(value) for name, value in (kwargs or {}).items()}
+        if func is torch.Tensor.cuda:
+            func, args, kwargs = torch.Tensor.to, (args[0], SIMULATED), {}
         first = args[0] if args else None
         if not is_on_gpu(first):
             return func(*args, **kwargs)
@@ -77,6 +83,13 @@ class EagerOnGpu(TorchFunctionMode):
         if was_overwritten:
             copy_gradient(first)
         return out
+
+
+def take_place_of_cuda(value: Any) -> Any:
+    """Return the simulated device for a name of CUDA's, such as `cuda:0`, and else the value."""
+    if isinstance(value, str | torch.device) and str(value).partition(":")[0] == "cuda":
+        return SIMULATED
+    return value
 
 
 def make_one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:

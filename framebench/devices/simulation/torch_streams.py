@@ -17,7 +17,8 @@ class UnknownTiming(BoundedStep):
 
     why_least = "its tensors, if each copy on another stream were done at once"
     why_most = (
-        "what the allocator reserves, if no copy on another stream were done before the step ends"
+        "what the allocator reserves, if no copy on another stream were done before the step ends, "
+        "and all were then"
     )
 
     def __init__(self, line: str) -> None:

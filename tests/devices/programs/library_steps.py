@@ -32,6 +32,20 @@ def make_linear_step(device):
     return step
 
 
+def make_cuda_step(_device):
+    """The step of `make_linear_step` for a GPU that is named in the program, and not passed on."""
+    model = nn.Linear(WIDTH, WIDTH, bias=False).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    batch = torch.randn(ROWS, WIDTH, device="cuda:0")
+
+    def step():
+        optimizer.zero_grad()
+        model(batch.to(torch.device("cuda"))).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
 def make_frozen_step(device):
     """A frozen layer, and a small one that is trained on its result."""
     frozen = nn.Linear(WIDTH, WIDTH, bias=False).to(device).requires_grad_(False)
@@ -179,6 +193,7 @@ print(
     json.dumps(
         {
             "linear": describe(make_linear_step),
+            "named cuda": describe(make_cuda_step),
             "expandable": describe(make_linear_step, expandable_segments=True),
             "too large": describe(make_linear_step, limit=4 << 20),
             "converted": describe(make_converted_step),
