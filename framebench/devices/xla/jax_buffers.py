@@ -79,8 +79,8 @@ def choose_disjoint(
         buffers: By instruction, then by the part of its result.
         by_name: The program's instructions.
     """
-    arguments = []
-    results = []
+    arguments: list[Placed] = []
+    results: list[Placed] = []
     for name, parts in buffers.items():
         instruction = by_name.get(name)
         is_argument = instruction is not None and instruction.opcode == "parameter"
