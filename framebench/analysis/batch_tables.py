@@ -121,14 +121,18 @@ def describe_dependence(group: pd.DataFrame) -> list[str]:
 
     The one that depends most comes first.
     """
-    texts_and_changes = []
+    changes_and_texts = []
     strategies = group[~group["baseline"]].groupby(STRATEGY_COLUMNS, sort=False)
     for (framework, strategy), rows in strategies:
         shares = rows.set_index("batch")["relative_peak"].sort_index()
         change = shares.max() - shares.min()
-        if change > NOTED_CHANGE:
-            listed = ", ".join(f"{share:.0%} at batch {batch}" for batch, share in shares.items())
-            text = f"{framework} {strategy} depends on the batch: {listed} of the baseline's peak"
-            texts_and_changes.append((change, text))
-    texts_and_changes.sort(reverse=True)
-    return [text for _change, text in texts_and_changes]
+        if change <= NOTED_CHANGE:
+            continue
+        listed = []
+        for batch, share in shares.items():
+            listed.append(f"{share:.0%} at batch {batch}")
+        text = f"{framework} {strategy} depends on the batch: "
+        text += f"{', '.join(listed)} of the baseline's peak"
+        changes_and_texts.append((change, text))
+    changes_and_texts.sort(reverse=True)
+    return [text for _change, text in changes_and_texts]

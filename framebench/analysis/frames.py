@@ -200,10 +200,9 @@ def make_rows(
         torch_base = torch_baselines.get(get_question_key(case))
         # a compiled case is compared with the same parts without those that compile
         eager = None
-        parts = case.newest.parsed.plan.parts
-        compiled = {part.name for part in parts if part.how in ("compile", "compile_step")}
-        if compiled:
-            eager = by_parts.get((key, list_parts(case) - compiled))
+        compiling = list_compiling_parts(case)
+        if compiling:
+            eager = by_parts.get((key, list_parts(case) - compiling))
         rows.append(make_row(case, base, torch_base, eager, blocks, searches))
     return rows
 
@@ -229,6 +228,12 @@ def list_parts(case: AnyMeasured) -> frozenset[str]:
     """Return the names of the strategies that are combined, or none for a baseline."""
     parsed = case.newest.parsed
     return frozenset(part.name for part in parsed.plan.parts) - {parsed.stage.baseline}
+
+
+def list_compiling_parts(case: AnyMeasured) -> frozenset[str]:
+    """Return the names of those parts of the strategy that compile the step."""
+    parts = case.newest.parsed.plan.parts
+    return frozenset(part.name for part in parts if part.how in ("compile", "compile_step"))
 
 
 def make_row(
@@ -309,7 +314,7 @@ def make_row(
         step_low_s=min(step_times, default=None),
         step_high_s=max(step_times, default=None),
         blocks=len(timed),
-        samples=sum(len(record.step_s) for record in timed),
+        samples=sum(len(process.step_s) for process in timed),
         instructions_per_step=find_median(instructions),
         reference_share=compute_reference_share(timed),
         throughput=divide(work, step_time),

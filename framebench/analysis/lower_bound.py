@@ -125,8 +125,11 @@ def count_stored_bytes(case: Case, trainable: bool) -> int:
         params += spec.params(spec.config(case.size))  # the teacher is the workload's own model
     if case.scenario == "pair":
         params += list_second_params(case)
-    stored = [param for param in params if param.trainable == trainable]
-    return sum(count_param_bytes(case, param) for param in stored)
+    total = 0
+    for param in params:
+        if param.trainable == trainable:
+            total += count_param_bytes(case, param)
+    return total
 
 
 def list_second_params(case: Case) -> list[Param]:
@@ -169,11 +172,16 @@ def count_optimizer_bytes(case: Case) -> int:
     one in bfloat16, little more than 2 in 8 bits. Adafactor keeps a number for each row and each
     column of a matrix.
     """
-    shapes = [param.shape for param in list_trained_params(case)]
-    if any(part.precision == "8-bit moments" for part in case.plan.parts):
-        moment_bytes = sum(count_moment_bytes(prod(shape)) for shape in shapes)
-        return len(case.optimizer.states) * moment_bytes
-    numbers = sum(case.optimizer.count_state_numbers(shape) for shape in shapes)
+    optimizer = case.optimizer
+    precisions = {part.precision for part in case.plan.parts}
+    if "8-bit moments" in precisions:
+        moment_bytes = 0
+        for param in list_trained_params(case):
+            moment_bytes += count_moment_bytes(prod(param.shape))
+        return len(optimizer.states) * moment_bytes
+    numbers = 0
+    for param in list_trained_params(case):
+        numbers += optimizer.count_state_numbers(param.shape)
     state_bytes = get_storage_width(case) * numbers
     if "mu_bf16" in get_options(case):
         # one moment has half its width, and a moment in full width is as large as the gradients
@@ -198,10 +206,13 @@ def count_input_bytes(case: Case, targets: bool = True) -> int:
     """Return the bytes of one batch, or of all if the scenario or the strategy holds them."""
     integer_width = INTEGER[case.framework]
     if case.scenario == "varlen":
-        return sum(integer_width * (x.size + y.size) for x, y in make_stream(case))
-    floats, integers, labels = case.spec.count_sample(case.config)
+        tokens = 0
+        for inputs, labels in make_stream(case):
+            tokens += inputs.size + labels.size
+        return integer_width * tokens
+    floats, integers, targets_of_sample = case.spec.count_sample(case.config)
     if targets:
-        integers += labels  # labels are integers of the same width
+        integers += targets_of_sample  # labels are integers of the same width
     sample_bytes = get_storage_width(case) * floats + integer_width * integers
     batch_bytes = case.batch * sample_bytes
     loading = get_options(case).get("loading", {})
@@ -320,11 +331,15 @@ def count_forward_bytes(case: Case) -> int:
     """
     options = get_options(case)
     layers = list_layers(case)
-    largest = max((layer.elements + layer.output for layer in layers), default=0)
+    largest = 0
+    for layer in layers:
+        largest = max(largest, layer.elements + layer.output)
     if {"static_cache", "growing_cache"} & options.keys():
         config = case.config
+        # a key and a value of each token, in each layer
         cached = 2 * config.layers * config.width * config.length
-        return get_activation_width(case) * case.batch * (cached + largest // config.length)
+        for_one_token = largest // config.length
+        return get_activation_width(case) * case.batch * (cached + for_one_token)
     elements = largest
     if "grad" in options:
         elements = sum(layer.elements for layer in layers)

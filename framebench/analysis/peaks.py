@@ -45,6 +45,8 @@ from framebench.suite.hypothetical import DescribedCase
 # studies/batch_lines compared lines with measurements up to so many times the largest batch
 STUDIED_REACH = 2
 
+Origin = tuple[str, str | None, str | None]  # machine, framework version, instrument
+
 
 class Peak(NamedTuple):
     """A peak in bytes, measured or predicted, and what the prediction rests on (`method`).
@@ -116,16 +118,26 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
         raise NoRecords(f"no records of {selector}", selector)
     # the last one is scaled if all rows have the same batch
     usable.sort(key=lambda row: row.batch)
-    # if several origins have equally many rows, the one with the largest batch is taken
-    origins = Counter(get_origin(row) for row in reversed(usable))
-    origin = origins.most_common(1)[0][0]
-    own = [row for row in usable if row.case == case.id]
-    if own:
-        origin = get_origin(own[0])
+    origin = choose_origin(usable, case)
     return [row for row in usable if get_origin(row) == origin]
 
 
-def get_origin(row: Row) -> tuple[str, str | None, str | None]:
+def choose_origin(usable: Sequence[Row], case: Case) -> Origin:
+    """Return the origin of the case's own row, or else the one that most of the rows have.
+
+    `usable` is sorted by batch. If several origins have equally many rows, the one with the largest
+    batch is taken.
+    """
+    for row in usable:
+        if row.case == case.id:
+            return get_origin(row)
+    # of equal counts the first one is returned
+    counts = Counter(get_origin(row) for row in reversed(usable))
+    ((origin, _count),) = counts.most_common(1)
+    return origin
+
+
+def get_origin(row: Row) -> Origin:
     """Return the machine, framework version and instrument of a row's peak."""
     return row.machine, row.framework_version, row.step_instrument
 
@@ -202,19 +214,19 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     if len(set(batches)) < 2:
         return predict_from_one_batch(evidence[-1], case)
     peaks = [get_bytes(row) for row in evidence]
-    line = fit_line(batches, peaks).predict(case.batch)
-    low, high = line.low, line.high
+    estimate = fit_line(batches, peaks).predict(case.batch)
+    low, high = estimate.low, estimate.high
     if low is None or high is None:
         # a line through two batches has no interval
         low, high = find_range(evidence, case)
     limits = find_limits_of_peak(evidence, case)
-    value = move_within(line.value, limits)
+    value = move_within(estimate.value, limits)
     # the range from two batches need not include the value on their line
     low = min(move_within(low, limits), value)
     high = max(move_within(high, limits), value)
-    listed = ", ".join(str(batch) for batch in batches)
-    reach = describe_reach(case.batch, max(batches))
-    return Peak("predicted", f"line through batches {listed}{reach}", value, low, high)
+    method = f"line through batches {', '.join(map(str, batches))}"
+    method += describe_reach(case.batch, max(batches))
+    return Peak("predicted", method, value, low, high)
 
 
 def describe_reach(batch: int, largest: int) -> str:
@@ -269,13 +281,17 @@ def scale_peak(row: Row, case: Case) -> tuple[float, float]:
     grows in proportion to the batch. The second adds to the case's lower bound the bytes by which
     the measured peak exceeded its own. Neither is below the lower bound.
     """
-    bound = compute_lower_bound(case)
+    least = compute_lower_bound(case).total
     measured_bound = compute_lower_bound(replace(case, batch=row.batch))
     peak = float(get_bytes(row))
+
     fixed = measured_bound.parameters + measured_bound.buffers + measured_bound.optimizer
-    scaled = fixed + (peak - fixed) * case.batch / row.batch
-    shifted = bound.total + peak - measured_bound.total
-    return max(scaled, bound.total), max(shifted, bound.total)
+    growing = peak - fixed
+    scaled = fixed + growing * case.batch / row.batch
+
+    excess = peak - measured_bound.total
+    shifted = least + excess
+    return max(scaled, least), max(shifted, least)
 
 
 def predict_described(evidence: Sequence[Row], case: Case) -> Peak:

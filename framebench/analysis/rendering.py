@@ -168,7 +168,7 @@ class Table:
         texts = {}
         for place, (name, column) in enumerate(self.shown.items()):
             cells = [column.text(value) for value in self.data[name]]
-            is_empty = bool(cells) and all(cell == MISSING for cell in cells)
+            is_empty = set(cells) == {MISSING}
             if place < self.left or not is_empty:
                 texts[name] = cells
         return texts
@@ -206,15 +206,15 @@ class Table:
 
     def markdown(self) -> str:
         """Return the table in GitHub's syntax; text from files cannot break out of its cell."""
-        left = min(self.left, len(self.head))
-        alignment = ["---"] * left + ["---:"] * (len(self.head) - left)
+        alignment = []
+        for place in range(len(self.head)):
+            is_left = place < self.left
+            alignment.append("---" if is_left else "---:")
         lines = [join_cells(self.head), f"| {' | '.join(alignment)} |"]
-        for row in self.rows:
-            lines.append(join_cells(row))
+        lines += map(join_cells, self.rows)
         parts = [f"### {self.title}", "\n".join(lines)]
         if self.notes:
-            notes = [f"- {escape_markup(note)}" for note in self.notes]
-            parts.append("\n".join(notes))
+            parts.append("\n".join(f"- {escape_markup(note)}" for note in self.notes))
         if self.caption:
             parts.append(escape_markup(self.caption))
         return "\n\n".join(parts) + "\n"

@@ -131,7 +131,8 @@ class Results:
         counts: dict[str, int] = {}
         for name in filter(self.includes, store.list_machines(self.root)):
             files = store.list_files(self.root, name)
-            first = next(filter(None, map(store.read_first_record, files)), None)
+            first_records = filter(None, map(store.read_first_record, files))
+            first = next(first_records, None)
             if first:
                 counts[name] = sum(map(count_lines, files))
                 self._processors[name] = first.cpu

@@ -16,6 +16,7 @@ from framebench.analysis.tables import (
 from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE
+from framebench.suite.counting import format_span
 from framebench.suite.protocol import VERSION
 from framebench.suite.sequences import drop_duplicates
 
@@ -76,10 +77,13 @@ def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
 def describe_batches(df: pd.DataFrame) -> str:
     """Return a sentence that says at which batch these rows were measured."""
     usual = find_usual_batch(df)
+    text = f"Batch {usual}"
     others = df[df["batch"] != usual]
-    exceptions = sorted(others["strategy"].astype(str) + " at " + others["batch"].astype(str))
-    listed = f" ({shorten_list(exceptions)})" if exceptions else ""
-    return f"Batch {usual}{listed}, size {df['size'].iloc[0]}."
+    if not others.empty:
+        exceptions = others["strategy"].astype(str) + " at " + others["batch"].astype(str)
+        text += f" ({shorten_list(sorted(exceptions))})"
+    size = df["size"].iloc[0]
+    return f"{text}, size {size}."
 
 
 def iterate_rows(df: pd.DataFrame) -> Iterator[Any]:
@@ -103,8 +107,7 @@ def join_words(parts: Iterable[str]) -> str:
 def format_range(values: Iterable[Any], form: str = "{:.2f}x") -> str:
     """Return the range of some numbers, a single one if both ends are printed alike."""
     numbers = list(values)
-    low, high = form.format(min(numbers)), form.format(max(numbers))
-    return low if low == high else f"{low} to {high}"
+    return format_span(form.format(min(numbers)), form.format(max(numbers)))
 
 
 def format_size_suffix(size: str) -> str:

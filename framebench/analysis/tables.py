@@ -27,6 +27,7 @@ from framebench.models import spec
 from framebench.strategies.registry import find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
+from framebench.suite.counting import format_span
 from framebench.suite.sequences import drop_duplicates
 
 PLACE = ["workload", "size", "batch"]
@@ -96,6 +97,7 @@ def make_cells(df: pd.DataFrame) -> pd.DataFrame:
         throughput=list(map(format_throughput, df["throughput"], df["unit"])),
     )
     is_ok = df["status"] == "ok"
+    # the first two columns say what a row is about
     _framework, _strategy, *numbers = [*SHOWN, *SHARES]
     # as objects, since a column has both numbers and the status of rows without any
     cells[numbers] = cells[numbers].astype(object).where(is_ok, None)
@@ -220,10 +222,18 @@ def make_index(df: pd.DataFrame) -> Table:
     rows = []
     groups = select_in_use(df).groupby(["workload", "scenario", "size"], sort=False)
     for (workload, scenario, size), group in groups:
-        batches = ", ".join(map(str, sorted(group["batch"].unique())))
-        strategies = str(group["strategy"].nunique())
-        with_numbers = f"{group['usable'].sum()} of {len(group)}"
-        rows.append((f"{workload}/*/{scenario}/*/*/{size}", batches, strategies, with_numbers))
+        selector = f"{workload}/*/{scenario}/*/*/{size}"
+        batches = sorted(group["batch"].unique())
+        strategies = group["strategy"].nunique()
+        usable = group["usable"].sum()
+        rows.append(
+            (
+                selector,
+                ", ".join(map(str, batches)),
+                str(strategies),
+                f"{usable} of {len(group)}",
+            )
+        )
     head = ("selector", "batches", "strategies", "with numbers")
     caption = "`framebench report SELECTOR` prints a table."
     return Table.of_text("Tables", caption, head, rows, machine=join_values(df["machine"]))
@@ -314,22 +324,30 @@ def describe_conditions(df: pd.DataFrame) -> str:
         return "Nothing was measured."
     names = ["machine", "cpu", "device", "threads", "core", "calibration"]
     common = {name: join_values(df[name]) or "unknown" for name in names}
-    releases = df[["framework", "framework_version"]].dropna().drop_duplicates()
-    versions = releases["framework"].astype(str) + " " + releases["framework_version"].astype(str)
-    first_day = f"{df['measured_at'].min():%Y-%m-%d}"
-    last_day = f"{df['measured_at'].max():%Y-%m-%d}"
-    days = first_day if first_day == last_day else f"{first_day} to {last_day}"
     commits = df["commits"].fillna("unknown").str.split().explode().str[:10]
     references = ""
-    for workload in sorted(df["workload"].unique()):
-        cases = df.loc[df["workload"] == workload, "case"].unique()
-        references += describe_references(workload, cases)
+    for workload, rows in df.groupby("workload"):
+        references += describe_references(str(workload), rows["case"].unique())
     return (
         f"Machine {common['machine']} ({common['cpu']}, device {common['device']}), "
         f"threads {common['threads']}, core {common['core']}; "
-        f"calibration {common['calibration']}; {join_values(versions)}; "
-        f"measured {days} at {join_values(commits)}.{references}"
+        f"calibration {common['calibration']}; {list_releases(df)}; "
+        f"measured {describe_days(df['measured_at'])} at {join_values(commits)}.{references}"
     )
+
+
+def list_releases(df: pd.DataFrame) -> str:
+    """Return the frameworks with their versions, such as `jax 0.10.2, torch 2.13.0`."""
+    # a process that died early could not name its version
+    named = df.dropna(subset=["framework", "framework_version"])
+    releases = named["framework"].astype(str) + " " + named["framework_version"].astype(str)
+    return join_values(releases)
+
+
+def describe_days(moments: pd.Series) -> str:
+    """Return the days from the first to the last moment, such as `2026-11-27 to 2026-11-29`."""
+    first, last = moments.min(), moments.max()
+    return format_span(f"{first:%Y-%m-%d}", f"{last:%Y-%m-%d}")
 
 
 def describe_references(workload: str, cases: Iterable[str]) -> str:
@@ -337,21 +355,29 @@ def describe_references(workload: str, cases: Iterable[str]) -> str:
     if workload not in spec.list_workloads():  # a user's model, by its own name
         return ""
     loaded = spec.load_workload(workload)
-    is_alone = loaded.unconfirmed.keys() == loaded.golden.keys()
+    # of many workloads one framework made every reference, and no strategy need be named
+    is_whole_workload = loaded.unconfirmed.keys() == loaded.golden.keys()
     makers = {}  # by the workload, or by a strategy of it
     for case in map(Case.from_id, cases):
         if case.is_known and case.golden_key in loaded.unconfirmed:
-            name = workload if is_alone else f"{workload} {case.strategy}"
+            name = workload
+            if not is_whole_workload:
+                name += f" {case.strategy}"
             makers[name] = loaded.unconfirmed[case.golden_key]
-    return "".join(f" References of {name}: {makers[name]}." for name in sorted(makers))
+    text = ""
+    for name in sorted(makers):
+        text += f" References of {name}: {makers[name]}."
+    return text
 
 
 def describe_measurement(df: pd.DataFrame) -> str:
     """Return how the rows were measured: precision, blocks, and the commands that did it."""
-    typed = df["command"].unique()
-    named = {command.replace("__main__.py ", "framebench ", 1) for command in typed}
-    commands = sorted({shorten(command, 100, placeholder=" ...") for command in named})
-    measured_by = ", ".join(commands)
+    commands = set()
+    for typed in df["command"].unique():
+        # what was started as `python -m framebench.cli` has the name of its file
+        command = typed.replace("__main__.py ", "framebench ", 1)
+        commands.add(shorten(command, 100, placeholder=" ..."))
+    measured_by = ", ".join(sorted(commands))
     if len(commands) > MANY_COMMANDS:
         measured_by = f"{len(commands)} commands, which the records name"
     return (

@@ -1,4 +1,4 @@
-"""Write numbers of things in words."""
+"""Write numbers and ranges in words."""
 
 from __future__ import annotations
 
@@ -11,3 +11,10 @@ def format_count(number: int, noun: str, plural: str = "") -> str:
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {plural or f'{noun}s'}"
+
+
+def format_span(first: str, last: str) -> str:
+    """Return `first to last`, or the one text if both are equal."""
+    if first == last:
+        return first
+    return f"{first} to {last}"

@@ -169,12 +169,14 @@ def make_notes(group: pd.DataFrame, rated: pd.DataFrame) -> list[str]:
     notes = [f"{RATIOS_NOTE.format(base)} {describe_timing(group)} {rows.describe_batches(rated)}"]
     beyond = []
     for row in rows.iterate_rows(rated[rated["relative_peak"] >= BEYOND]):
-        place = f"{rows.format_times(row.relative_peak)} at {rows.format_times(row.speed)}"
-        beyond.append(f"{row.framework} {row.strategy} {place}")
+        peak = rows.format_times(row.relative_peak)
+        throughput = rows.format_times(row.speed)
+        beyond.append(f"{row.framework} {row.strategy} {peak} at {throughput}")
     if beyond:
         names = rows.shorten_list(beyond)
         notes.append(f"Beyond the right edge (peak at throughput): {names}.")
-    not_rated = group[group["usable"] & ~group.index.isin(rated.index)]
+    is_rated = group.index.isin(rated.index)
+    not_rated = group[group["usable"] & ~is_rated]
     if not not_rated.empty:
         names = rows.shorten_list(rows.name_strategies(not_rated))
         notes.append(f"Not drawn, another model, or times without an interval: {names}.")

@@ -43,16 +43,19 @@ def draw_heat_map(df: pd.DataFrame) -> Figure | None:
     usable = group[group["usable"]]
     if usable["baseline"].all():
         return None
-    measured = rows.order_by_catalog(group[group["strategy"].isin(usable["strategy"])])
+    has_numbers = group["strategy"].isin(usable["strategy"])
+    measured = rows.order_by_catalog(group[has_numbers])
     strategies = measured["strategy"].cat.categories
     height = 0.8 + ROW_IN * len(strategies)
     figure, panels = plt.subplots(1, 2, figsize=(8.6, height), sharey=True)
     for axes, (column, title) in zip(panels, QUANTITIES.items()):
         draw_panel(axes, measured, column)
         axes.set_title(title)
+    # a strategy that changes the result is in italics
     has_same_result = measured.groupby("strategy", observed=True)["same_mathematics"].all()
     for label, strategy in zip(panels[0].get_yticklabels(), strategies):
-        label.set_style("normal" if has_same_result[strategy] else "italic")
+        if not has_same_result[strategy]:
+            label.set_style("italic")
     figure.tight_layout()
     note = f"{NOTE} {describe_timing(group)} {rows.describe_batches(measured)}"
     return page.explain_figure(figure, make_title(group), rows.make_footer(group, note))
@@ -88,10 +91,10 @@ def look_up_support(measured: pd.DataFrame, framework: str) -> pd.Series:
     `framework` is a proper name, such as PyTorch.
     """
     names = {proper: name for name, proper in rows.PROPER_NAMES.items()}
-    base = replace(Case.from_id(measured["case"].iloc[0]), framework=names[framework])
+    any_case = Case.from_id(measured["case"].iloc[0])
     texts = {}
     for strategy in measured["strategy"].unique():
-        case = replace(base, strategy=str(strategy))
+        case = replace(any_case, framework=names[framework], strategy=str(strategy))
         texts[strategy] = "-" if case.support.supported else "unsupported"
     return pd.Series(texts)
 

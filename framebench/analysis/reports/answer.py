@@ -122,11 +122,12 @@ def describe_origins(shown: pd.DataFrame) -> Iterator[str]:
 def describe_problems(shown: pd.DataFrame, listed: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each fault that left cases without numbers.
 
-    `listed` has the ids of cases that are left out, as their faults are shown elsewhere.
+    `listed` has the ids of cases that are left out, as their faults are listed below the table.
     """
-    has_numbers = shown["status"].isin(["ok", "unsupported"])
+    is_fine = shown["status"].isin(["ok", "unsupported"])
     is_listed = shown["case"].isin(listed)
-    broken = shown[~has_numbers & ~is_listed]
+    broken = shown[~is_fine & ~is_listed]
+    # a reason may go on with details of the case, which would make every fault another one
     first_reasons = broken["reason"].astype(str).str.split(";").str[0]
     faults = broken["status"] + ": " + first_reasons
     for fault, cases in broken["case"].groupby(faults, sort=False):

@@ -166,10 +166,19 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
     """
     groups = group_by(cases, lambda case: (case.framework, case.scenario, case.strategy))
     rows = []
-    for (framework, _, strategy), cases_of_strategy in groups.items():
+    for (framework, _scenario, strategy), cases_of_strategy in groups.items():
         support = find_support(cases_of_strategy)
-        is_usual = "+" not in strategy and not cases_of_strategy[0].plan.only_for_claims
-        rows.append((framework, strategy, is_usual, support.supported, support.kind, support.why))
+        is_combination = "+" in strategy
+        rows.append(
+            {
+                "framework": framework,
+                "strategy": strategy,
+                "is_usual": not is_combination and not cases_of_strategy[0].plan.only_for_claims,
+                "is_supported": support.supported,
+                "kind": support.kind,
+                "how_or_why_not": support.why,
+            }
+        )
     columns = ["framework", "strategy", "is_usual", "is_supported", "kind", "how_or_why_not"]
     df = pd.DataFrame(rows, columns=columns)
     if df["is_usual"].any():
