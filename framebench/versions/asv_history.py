@@ -195,11 +195,14 @@ def read_numbers(measured: Measured) -> dict[str, float]:
     record = measured.record
     if record.status != "ok":
         return {}
-    peaks = {
-        "track_peak_memory": record.peaks.get(record.shared_instrument or ""),
-        "track_own_counter_peak": record.peaks.get(record.own_instrument or ""),
-    }
-    numbers = {name: peak / MIB for name, peak in peaks.items() if peak is not None}
+    numbers = {}
+    for name, instrument in (
+        ("track_peak_memory", record.shared_instrument),
+        ("track_own_counter_peak", record.own_instrument),
+    ):
+        peak = record.peaks.get(instrument or "")
+        if peak is not None:
+            numbers[name] = peak / MIB
     step_times = [timed.step_time_s for timed in measured.timed if timed.step_time_s]
     if step_times:
         numbers["track_step_time"] = median(step_times)
@@ -299,17 +302,24 @@ def discover(config: Config) -> list[dict[str, Any]]:
 
 def keep_measured(benchmarks: list[dict[str, Any]], history: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the benchmarks with only their measured parameters: no page of asv's opens empty."""
-    groups = dict(iter(history.groupby("benchmark")))
     measured = []
     for benchmark in benchmarks:
-        if benchmark["name"] in groups:
-            rows = groups[benchmark["name"]]
-            params = []
-            for name, every_value in zip(("strategy", "batch"), benchmark["params"]):
-                values = set(rows[name])
-                params.append([value for value in every_value if value in values])
-            measured.append({**benchmark, "params": params})
+        rows = history[history["benchmark"] == benchmark["name"]]
+        if rows.empty:
+            continue
+        strategies, batches = benchmark["params"]
+        params = [
+            select_present(strategies, rows["strategy"]),
+            select_present(batches, rows["batch"]),
+        ]
+        measured.append({**benchmark, "params": params})
     return measured
+
+
+def select_present(values: list[str], measured: pd.Series) -> list[str]:
+    """Return those of a parameter's values that were measured, in their order."""
+    present = set(measured)
+    return [value for value in values if value in present]
 
 
 def write_results(
@@ -389,13 +399,14 @@ def publish(config_file: Path = CONFIG) -> list[Regression]:
     tags = {revision: tag for tag, revision in revisions.items()}
     listed = json.loads((html / "regressions.json").read_text())["regressions"]
     regressions = []
-    for name, graph_path, _, _, _, _, jumps in listed:
-        machine = re.search(r"/machine-([^/]+)/", graph_path)
+    for benchmark, graph_path, _, _, _, _, jumps in listed:
+        match = re.search(r"/machine-([^/]+)/", graph_path)
+        machine = match[1] if match else ""
         for before, after, old, new in jumps:
-            # asv leaves the first one out where the step is between neighbours
-            start = after - 1 if before is None else before
+            if before is None:  # asv leaves it out where the step is between neighbours
+                before = after - 1
             regressions.append(
-                Regression(name, machine[1] if machine else "", tags[start], tags[after], old, new)
+                Regression(benchmark, machine, tags[before], tags[after], old, new)
             )
     regressions.sort(key=Regression.sort_key)
     return regressions

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from framebench.engine import releases
 from framebench.engine.blocks import SILENT, Listener, Run, measure_group
@@ -26,6 +26,62 @@ from framebench.suite.case import Case
 from framebench.versions.bisection_record import Bisection, ReleaseResult
 
 PROCESSES = 2  # of each release; the noise of a release is the difference between its processes
+
+
+class ReleaseSearch:
+    """A search among releases, oldest first, that measures each of them at most once."""
+
+    def __init__(
+        self, release_names: Sequence[str], measure: Callable[[str], ReleaseResult], minimum: float
+    ) -> None:
+        """Measure nothing yet; see `bisect_releases`."""
+        self.release_names = release_names
+        self.measure = measure
+        self.minimum = minimum
+        self.results: dict[str, ReleaseResult] = {}  # by release, in the order of measuring
+
+    @property
+    def tried(self) -> tuple[ReleaseResult, ...]:
+        """Return the results up to now, in the order of measuring."""
+        return tuple(self.results.values())
+
+    def get_result(self, place: int) -> ReleaseResult:
+        """Return the result of the release at a place. Raises the errors of `measure`."""
+        release = self.release_names[place]
+        if release not in self.results:
+            self.results[release] = self.measure(release)
+        return self.results[release]
+
+    def find_measurable(self, places: Iterable[int]) -> int | None:
+        """Return the first of these places whose release has a value."""
+        for place in places:
+            if self.get_result(place).values:
+                return place
+        return None
+
+    def find_step(self, low: int, high: int) -> tuple[int, int]:
+        """Return the last place before a change, and the first after it.
+
+        The releases at `low` and `high` differ. Between the two places that are returned there are
+        only releases that were skipped, since they have no value or too much noise.
+        """
+        base = self.get_result(low)
+        has_grown = is_growth(self.get_result(high), base)
+        skipped: set[int] = set()
+        while True:
+            # the release at `low` is unchanged, and the one at `high` has changed
+            candidates = [place for place in range(low + 1, high) if place not in skipped]
+            if not candidates:
+                return low, high
+            middle = candidates[len(candidates) // 2]
+            result = self.get_result(middle)
+            changed = result.changed(base, self.minimum)
+            if changed is None:
+                skipped.add(middle)
+            elif changed and is_growth(result, base) == has_grown:
+                high = middle
+            else:  # unchanged, or changed in the other direction
+                low = middle
 
 
 def bisect_releases(
@@ -46,62 +102,31 @@ def bisect_releases(
         measure: Measures or plans a release; it is called at most once for each.
         device: The absent device that `measure` plans for; None if it measures.
     """
-    results: dict[str, ReleaseResult] = {}  # by release, in the order of measuring
-
-    def get_result(place: int) -> ReleaseResult:
-        release = release_names[place]
-        if release not in results:
-            results[release] = measure(release)
-        return results[release]
-
-    def find_measurable(places: Iterable[int]) -> int | None:
-        for place in places:
-            if get_result(place).values:
-                return place
-        return None
-
-    def conclude(outcome: str, answer: str, **found: Any) -> Bisection:
-        """Return the bisection with all results up to now."""
-        fields = {"outcome": outcome, "answer": answer, "tried": tuple(results.values()), **found}
-        return Bisection(
-            framework=case.framework,
-            case=case.id,
-            device=device,
-            threshold=minimum,
-            **fields,
-        )
+    search = ReleaseSearch(release_names, measure, minimum)
+    conclude = partial(
+        Bisection, framework=case.framework, case=case.id, device=device, threshold=minimum
+    )
 
     # the ends are the oldest and the newest release that have a value
     last = len(release_names) - 1
-    low = find_measurable(range(last + 1))
-    high = None if low is None else find_measurable(range(last, low, -1))
+    low = search.find_measurable(range(last + 1))
+    high = None
+    if low is not None:
+        high = search.find_measurable(range(last, low, -1))
     if low is None or high is None:
         only = "none" if low is None else f"only {release_names[low]}"
         span = f"the {last + 1} releases from {release_names[0]} to {release_names[-1]}"
-        return conclude("not measured", f"{only} of {span} could be measured, and it takes two")
-    base, newest = get_result(low), get_result(high)
+        answer = f"{only} of {span} could be measured, and it takes two"
+        return conclude(outcome="not measured", answer=answer, tried=search.tried)
+    base, newest = search.get_result(low), search.get_result(high)
     changed = newest.changed(base, minimum)
     if not changed:
         outcome = "undecided" if changed is None else "no change"
-        return conclude(outcome, describe_unchanged(base, newest, changed, minimum))
+        answer = describe_unchanged(base, newest, changed, minimum)
+        return conclude(outcome=outcome, answer=answer, tried=search.tried)
 
-    has_grown = is_growth(newest, base)
-    skipped: set[int] = set()
-    while True:
-        # `low` is the last place known to be unchanged, `high` the first known to be changed
-        candidates = [place for place in range(low + 1, high) if place not in skipped]
-        if not candidates:
-            break
-        middle = candidates[len(candidates) // 2]
-        result = get_result(middle)
-        changed = result.changed(base, minimum)
-        if changed is None:
-            skipped.add(middle)
-        elif changed and is_growth(result, base) == has_grown:
-            high = middle
-        else:  # unchanged, or changed in the other direction
-            low = middle
-    first, unchanged = get_result(high), get_result(low)
+    low, high = search.find_step(low, high)
+    unchanged, first = search.get_result(low), search.get_result(high)
     between = tuple(release_names[low + 1 : high])
     change = f"{first.change(unchanged) or 0.0:+.1%} against {unchanged.release}"
     answer = f"first changed in {first.release}: {change}"
@@ -111,8 +136,9 @@ def bisect_releases(
             f"{first.release} were stepped over"
         )
     return conclude(
-        "one of several" if between else "found",
-        answer,
+        outcome="one of several" if between else "found",
+        answer=answer,
+        tried=search.tried,
         first=first.release,
         last_unchanged=unchanged.release,
         between=between,

@@ -20,7 +20,7 @@ COLUMNS = {
     "noise": TableColumn("noise", ".1%"),
     "change": TableColumn("change", "+.1%"),
     "verdict": TableColumn("verdict", priority=ESSENTIAL),
-    "beside": TableColumn("beside it"),
+    "note": TableColumn("beside it"),
 }
 
 
@@ -77,7 +77,7 @@ def make_row(
         first_line = (result.reason or "").partition("\n")[0]
         if len(first_line) > LONGEST_REASON:
             first_line = f"{first_line[:LONGEST_REASON]}..."
-        return {"release": result.release, "verdict": "stepped over", "beside": first_line}
+        return {"release": result.release, "verdict": "stepped over", "note": first_line}
     verdicts = {None: "undecided", True: "changed", False: "unchanged"}
     verdict = verdicts[result.changed(base, bisection.threshold)]
     others = []  # packages that differ from the base's, apart from the framework's own
@@ -91,5 +91,5 @@ def make_row(
         "noise": result.noise,
         "change": result.change(base),
         "verdict": "base" if result is base else verdict,
-        "beside": ", ".join(others),
+        "note": ", ".join(others),
     }

@@ -39,6 +39,7 @@ from framebench.engine.progress import CaseProgress
 from framebench.engine.session import lock_results
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version, find_pinned_versions
+from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
@@ -126,6 +127,14 @@ def run(
     raise typer.Exit(report_failures(statuses, "measurements"))
 
 
+def select_named(records: list[Record], selectors: list[str]) -> list[Record]:
+    """Return the records of the cases that selectors name, or all without a selector."""
+    if not selectors:
+        return records
+    ids = {case.id for case in choose_cases(selectors, [], size="*")}
+    return [record for record in records if record.case in ids]
+
+
 @versions_app.command("compare")
 def compare_(
     base: Annotated[str, typer.Argument(help="The older release, such as jax==0.9.2.")],
@@ -173,29 +182,19 @@ def compare_(
         raise typer.Exit(
             planned.compare_releases(base, change, chosen, device, results, minimum, as_json)
         )
+    if is_file and results == provenance.PUBLISHED:
+        results = runner.RESULTS  # nothing is written into an installed package
     try:
         accepted = read_accepted()
         if is_file:
-            if results == provenance.PUBLISHED:  # into an installed package nothing is written
-                results = runner.RESULTS
+            named = strategies.split(",") if strategies else []
+            request = sources.FileRequest(Path(chosen[0]), batch, scenario, named, blocks, rounds)
             with measuring(results):
-                all_records = sources.measure_file(
-                    Path(chosen[0]),
-                    base,
-                    change,
-                    batch=batch,
-                    scenario=scenario,
-                    strategies=strategies.split(",") if strategies else [],
-                    blocks=blocks,
-                    rounds=rounds,
-                    results=results,
-                )
+                all_records = sources.measure_file(request, base, change, results)
+            records = all_records
         else:
             all_records = sources.read_releases(results, machine, base, change)
-        records = all_records
-        if chosen and not is_file:
-            ids = {case.id for case in choose_cases(chosen, [], size="*")}
-            records = [record for record in all_records if record.case in ids]
+            records = select_named(all_records, chosen)
         # intervals depend on all blocks of the machine, not on which cases were chosen
         machine_blocks = rule.make_release_blocks(all_records)
         rows = rule.compare_versions(records, base, change, minimum, machine_blocks)
@@ -214,8 +213,8 @@ def compare_(
     else:
         say(table.describe_changes(rows))
         # the rows of a single case are all shown
-        is_one_case = len({row.case for row in rows}) == 1
-        folded = () if is_one_case else table.FOLDED
+        cases = {row.case for row in rows}
+        folded = table.FOLDED if len(cases) > 1 else ()
         table.make_table(rows, load_causes(results), folded).terminal(out)
     for row, reason in accepted_regressions:
         say(f"known regression: {row.case}, {row.quantity}: {reason}")

@@ -53,8 +53,10 @@ def draw_changes(comparison_rows: pd.DataFrame) -> Figure | None:
     Returns None if nothing is decided.
     """
     cells = comparison_rows[comparison_rows["quantity"].isin(QUANTITY_NAMES)]
-    cells = cells.assign(value=cells["ratio"].where(cells["verdict"].isin(DECIDED)).astype(float))
-    if cells["value"].isna().all():
+    is_decided = cells["verdict"].isin(DECIDED)
+    values = cells["ratio"].where(is_decided)
+    cells = cells.assign(value=values.astype(float))
+    if values.isna().all():
         return None
     figure, axes = plt.subplots(figsize=(6.4, 0.8 + ROW_IN * cells["case"].nunique()))
     draw_cells(axes, cells)

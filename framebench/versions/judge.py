@@ -171,7 +171,8 @@ def compare_versions(
         pair = CaseRecords(base_records[key], change_records[key])
         rows += compare_case(QuantityComparison(*key, base, change, pair), blocks, threshold)
     # before p decides, it is corrected for the number of tests on the page
-    corrected = iter(correct_by_holm([row.p for row in rows if row.p is not None]))
+    uncorrected = [row.p for row in rows if row.p is not None]
+    corrected = iter(correct_by_holm(uncorrected))
     decided = []
     for row in rows:
         if row.p is not None:
@@ -263,22 +264,18 @@ def compare_case(
         rows.append(compare_statuses(blank))
     if not base or not change:
         return rows
-    by_quantity = {verdict.quantity: verdict for verdict in verdicts.compare(base, change, blocks)}
+    found = verdicts.compare(base, change, blocks)
     first_step = compare_first_steps(base, change)
     if first_step:
-        by_quantity[FIRST.name] = first_step
+        found.append(first_step)
+    by_quantity = {verdict.quantity: verdict for verdict in found}
     for quantity in QUANTITIES:
         minimum = quantity.minimum if threshold is None else threshold
         row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=minimum)
-        comparison = by_quantity.get(quantity.name)
-        if comparison is None:
+        if quantity.name in by_quantity:
+            rows.append(fill_in_quantity(row, quantity, by_quantity[quantity.name]))
+        else:
             rows.append(explain_missing(row, base + change))
-            continue
-        row = fill_in(row, comparison)
-        if row.low is None:  # an interval needs no reason
-            reason = NO_INTERVAL if quantity is TIME else MISSING[quantity.name]
-            row = row._replace(reason=reason)
-        rows.append(row)
     if INSTRUCTIONS.name in by_quantity:  # where the processor counts instructions
         work = by_quantity[INSTRUCTIONS.name]
         row = blank._replace(
@@ -286,6 +283,18 @@ def compare_case(
         )
         rows.append(fill_in(row, work))
     return rows
+
+
+def fill_in_quantity(
+    row: QuantityComparison, quantity: Quantity, comparison: Verdict
+) -> QuantityComparison:
+    """Return a row with the numbers of a comparison, and why it has no interval if so."""
+    row = fill_in(row, comparison)
+    if row.low is not None:
+        return row
+    if quantity is TIME:
+        return row._replace(reason=NO_INTERVAL)
+    return row._replace(reason=MISSING[quantity.name])
 
 
 def explain_missing(row: QuantityComparison, records: Sequence[Record]) -> QuantityComparison:
@@ -310,10 +319,10 @@ def compare_statuses(blank: QuantityComparison) -> QuantityComparison:
     # each process is a draw: it ran to its end, or did not
     base_failed = sum(record.status != "ok" for record in base)
     change_failed = len(failed) - base_failed
-    base_succeeded, change_succeeded = len(base) - base_failed, len(change) - change_failed
-    p = stats.fisher_exact(
-        [(base_failed, base_succeeded), (change_failed, change_succeeded)]
-    ).pvalue
+    base_succeeded = len(base) - base_failed
+    change_succeeded = len(change) - change_failed
+    counts = [(base_failed, base_succeeded), (change_failed, change_succeeded)]
+    p = stats.fisher_exact(counts).pvalue
     verdict = IMPROVEMENT
     if not base_succeeded and not change_succeeded:
         verdict = NONE

@@ -103,9 +103,9 @@ class NewestVerdict:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict for programs."""
-        known = []
+        accepted = []
         for row, reason in self.known_regressions:
-            known.append(row.as_dict() | {"accepted": reason})
+            accepted.append(row.as_dict() | {"accepted": reason})
         return {
             "framework": self.pair.framework,
             "pinned": self.pair.pinned,
@@ -114,7 +114,7 @@ class NewestVerdict:
             "answer": self.answer,
             "rows": [row.as_dict() for row in self.rows],
             "new_regressions": [row.as_dict() for row in self.new_regressions],
-            "known_regressions": known,
+            "known_regressions": accepted,
         }
 
 
@@ -138,10 +138,14 @@ class PairBench:
         """
         if pair.is_current:
             return NewestVerdict(pair, "current", pair.explain_why_nothing_is_measured())
-        selected = measure.select_cases(pair.framework, None, self.options.profile)
-        cases = [case for case in selected if not explain_unsupported(case)]
+        cases = []
+        for case in measure.select_cases(pair.framework, None, self.options.profile):
+            if not explain_unsupported(case):
+                cases.append(case)
         folder = self.results / FOLDER
-        title = " ".join(["versions newest", *pair.releases, str(self.blocks), str(self.options)])
+        base, newest = pair.releases
+        # a session with another title is another comparison
+        title = f"versions newest {base} {newest} {self.blocks} {self.options}"
         with (
             lock_results(self.results),
             open_session(folder, title) as session,

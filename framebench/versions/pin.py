@@ -42,8 +42,11 @@ def resolve(framework: str, version: str) -> dict[str, str]:
     cannot be installed with these, only NumPy keeps its version: with a newer one Jittor's arrays
     are silently wrong. Raises SetupError.
     """
-    current = read_pins(find_pinned_versions(framework)[find_pinned_version(framework)])
-    others = {name: pinned for name, pinned in current.items() if not name.startswith(framework)}
+    pins_file = find_pinned_versions(framework)[find_pinned_version(framework)]
+    others = {}
+    for name, pinned in read_pins(pins_file).items():
+        if not name.startswith(framework):
+            others[name] = pinned
     requested = [f"{releases.PACKAGE.get(framework, framework)}=={version}"]
     # packages that a user's own installation would have
     for name in others:
@@ -61,7 +64,9 @@ def ask_pip(requested: list[str], constraints: dict[str, str]) -> dict[str, str]
     Raises SetupError.
     """
     command = [sys.executable, "-m", "pip", "install", *RESOLVE, *requested]
-    lines = "".join(f"{name}=={version}\n" for name, version in constraints.items())
+    lines = ""  # pip reads the constraints from its standard input
+    for name, version in constraints.items():
+        lines += f"{name}=={version}\n"
     process = subprocess.run(
         command, input=lines, capture_output=True, text=True, preexec_fn=die_with_parent
     )

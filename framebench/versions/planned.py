@@ -21,7 +21,12 @@ from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import ensure_environment, planned_for, select_cases
 from framebench.engine.environments import SetupError
 from framebench.suite.sequences import drop_duplicates
-from framebench.versions.accepted import MalformedEntry, find_reason, read_accepted
+from framebench.versions.accepted import (
+    AcceptedRegression,
+    MalformedEntry,
+    find_reason,
+    read_accepted,
+)
 from framebench.versions.bisection_record import ReleaseResult
 from framebench.versions.judge import (
     IMPROVEMENT,
@@ -144,10 +149,7 @@ def compare_releases(
     for base_plan, change_plan in zip(base_plans, change_plans):
         row = compare_plans(base_plan, change_plan, minimum)
         if row["verdict"] == REGRESSION:
-            ratio = row["change"] / row["base"]
-            reason = find_reason(accepted, change, row["case"], PEAK.name, ratio, device)
-            if reason is not None:
-                row |= {"verdict": ACCEPTED, "why": f"known: {reason}"}
+            row = mark_accepted(row, change, device, accepted)
         rows.append(row)
         if framework == "torch":  # they say what in a simulation is not the release's own
             notes += [*base_plan.notes, *change_plan.notes]
@@ -161,6 +163,17 @@ def compare_releases(
     if REGRESSION in verdicts:
         return 1
     return 3 if NO_PLAN in verdicts else 0
+
+
+def mark_accepted(
+    row: dict[str, Any], release: str, device: str, accepted: list[AcceptedRegression]
+) -> dict[str, Any]:
+    """Return the row of a regression with the verdict ACCEPTED, if `accepted` has it."""
+    ratio = row["change"] / row["base"]
+    reason = find_reason(accepted, release, row["case"], PEAK.name, ratio, device)
+    if reason is None:
+        return row
+    return row | {"verdict": ACCEPTED, "why": f"known: {reason}"}
 
 
 def make_table(

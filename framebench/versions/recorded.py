@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -14,7 +15,13 @@ from framebench.strategies.strategy import FRAMEWORKS, TITLES
 
 TITLE = "Releases that can be compared"
 Places = dict[str, set[str]]  # the cases by machine or device
-Release = tuple[str, str]  # framework and version
+
+
+class Release(NamedTuple):
+    """A version of a framework."""
+
+    framework: str
+    version: str
 
 
 def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Planned]) -> Table:
@@ -22,23 +29,29 @@ def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Plann
 
     Only cases with a peak count: `records` may have failed, and `predictions` be refused.
     """
-    measured: dict[Release, Places] = defaultdict(lambda: defaultdict(set))
-    planned: dict[Release, Places] = defaultdict(lambda: defaultdict(set))
+    machines: dict[Release, Places] = defaultdict(lambda: defaultdict(set))
     for record in records:
         if record.status == "ok" and record.framework_version and record.peaks:
-            release = record.parsed.framework, record.framework_version
-            measured[release][record.provenance.machine].add(record.case)
+            release = Release(record.parsed.framework, record.framework_version)
+            machines[release][record.provenance.machine].add(record.case)
+    devices: dict[Release, Places] = defaultdict(lambda: defaultdict(set))
     for prediction in predictions:
         if prediction.peak_bytes is not None:
-            release = prediction.framework, prediction.framework_version
-            planned[release][prediction.device].add(prediction.case)
+            release = Release(prediction.framework, prediction.framework_version)
+            devices[release][prediction.device].add(prediction.case)
     rows = []
     for framework in FRAMEWORKS:
-        versions = {version for name, version in (*measured, *planned) if name == framework}
-        for version in sorted(versions, key=Version, reverse=True):
-            release = framework, version
-            cells = count_cases(measured.get(release, {})), count_cases(planned.get(release, {}))
-            rows.append((TITLES[framework], f"{framework}=={version}", *cells))
+        releases = [each for each in {*machines, *devices} if each.framework == framework]
+        releases.sort(key=lambda release: Version(release.version), reverse=True)
+        for release in releases:
+            rows.append(
+                (
+                    TITLES[framework],
+                    f"{framework}=={release.version}",
+                    count_cases(machines[release]),
+                    count_cases(devices[release]),
+                )
+            )
     return Table.of_text(
         TITLE,
         "Number of cases with a peak. `framebench versions compare` of two releases of a framework "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 from pathlib import Path
 
 from framebench.analysis.results import Results
@@ -38,7 +39,7 @@ def read_releases(results: Path, machine: str | None, base: str, change: str) ->
 
 
 def suggest_plans(results: Path, base: str, change: str) -> str:
-    """Return the part of a message with a command that compares kept plans of both releases.
+    """Return the part of a message with a command that compares cached plans of both releases.
 
     It is empty where there are none for the same case and device.
     """
@@ -57,17 +58,19 @@ def suggest_plans(results: Path, base: str, change: str) -> str:
     )
 
 
-def measure_file(
-    file: Path,
-    base: str,
-    change: str,
-    batch: int,
-    scenario: str,
-    strategies: list[str],
-    blocks: int,
-    rounds: int,
-    results: Path,
-) -> list[Record]:
+@dataclass(frozen=True)
+class FileRequest:
+    """A user's own model, and what is measured of it in both releases."""
+
+    file: Path
+    batch: int
+    scenario: str
+    strategies: list[str]
+    blocks: int
+    rounds: int
+
+
+def measure_file(request: FileRequest, base: str, change: str, results: Path) -> list[Record]:
     """Measure both releases on a user's own model in the same blocks, and return their records.
 
     Both releases are verified against the baseline that the older release computes. Raises Fault,
@@ -75,13 +78,21 @@ def measure_file(
     """
     framework, old, new = parse_pair(base, change)
     ready = measure.install(framework, [old, new], say)
-    options = Options(rounds=rounds, cold_blocks=measure.COLD_BLOCKS)
+    options = Options(rounds=request.rounds, cold_blocks=measure.COLD_BLOCKS)
     session = secrets.token_hex(6)
-    opened = open_model(file, scenario, strategies, batch, str(ready[old].python), results)
+    opened = open_model(
+        request.file,
+        request.scenario,
+        request.strategies,
+        request.batch,
+        env=str(ready[old].python),
+        results=results,
+    )
+    turns = request.blocks * len(ready)
     with (
         opened as (cases, _, folder),
-        CaseProgress(cases, folder, err, blocks * len(ready)) as progress,
+        CaseProgress(cases, folder, err, turns) as progress,
     ):
-        measure.measure(cases, ready, blocks, session, options, folder, progress)
+        measure.measure(cases, ready, request.blocks, session, options, folder, progress)
         records = store.read_all(folder)
     return [record for record in records if record.provenance.session == session]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -18,8 +18,8 @@ from framebench.analysis.statistics import NONE, PEAK, TIME, UNDECIDED
 from framebench.explain.table import load_causes
 from framebench.records.record import Record
 from framebench.strategies.strategy import TITLES
-from framebench.suite.counting import format_count
-from framebench.suite.sequences import drop_duplicates, group_by
+from framebench.suite.counting import format_count, format_span
+from framebench.suite.sequences import drop_duplicates
 from framebench.versions.judge import (
     EXPLAINED,
     FIRST,
@@ -36,6 +36,7 @@ from framebench.versions.judge import (
 # of quantities, so that a row takes one line of 100 columns
 SHORT_NAMES = {PEAK.name: "peak", TIME.name: "step", FIRST.name: "first step"}
 FOLDED = (UNDECIDED, TOO_FEW)  # verdicts that are counted below a table, not shown
+WITH_RATIO = (REGRESSION, IMPROVEMENT, NONE, UNDECIDED)  # verdicts that rest on a ratio
 COLUMNS = {
     "machine": TableColumn("machine"),
     "case": TableColumn("case"),
@@ -78,22 +79,24 @@ def make_table(
     columns = dict(COLUMNS)
     left = 3
     machine = ""
-    if len({row.machine for row in rows}) == 1:
-        machine = rows[0].machine
+    machines = {row.machine for row in rows}
+    if len(machines) == 1:
+        (machine,) = machines
         del columns["machine"]  # it is in the title
         left = 2
-    peaks = ""
+    caption = f"Memory and times together: {count_verdicts(rows)}."
     instruments = {row.instrument for row in rows if row.instrument}
     if instruments:
-        peaks = f"Peaks by {', '.join(sorted(instruments))}. "
+        caption += f" Peaks by {', '.join(sorted(instruments))}."
+    caption += f" {RULE} {describe_conditions(rows)}"
+    notes = drop_duplicates(list_notes(rows, shown, find_cause, folded))
     return Table(
         make_title(rows[0].base, rows[0].change),
-        f"Memory and times together: {count_verdicts(rows)}. {peaks}{RULE} "
-        f"{describe_conditions(rows)}",
+        caption,
         pd.DataFrame([make_row(row) for row in shown], columns=list(COLUMNS)),
         columns,
         left=left,
-        notes=tuple(drop_duplicates(list_notes(rows, shown, find_cause, folded))),
+        notes=tuple(notes),
         machine=machine,
     )
 
@@ -101,15 +104,19 @@ def make_table(
 def make_row(row: QuantityComparison) -> dict[str, object]:
     """Return the values of a row by column, in the unit that is printed."""
     cells = row._asdict()
-    if row.unit:
+    if row.unit:  # the columns `base` and `change` have values, and not the versions
         factor, unit = verdicts.FACTORS[row.unit]
         cells["quantity"] = f"{SHORT_NAMES[row.quantity]} {unit}"
-        for name in ("base", "change"):
-            value = cells[f"{name}_value"]
-            cells[name] = None if value is None else f"{value * factor:,.2f}"
+        cells["base"] = format_value(row.base_value, factor)
+        cells["change"] = format_value(row.change_value, factor)
     cells["interval"] = verdicts.format_interval(row.low, row.high)
     cells["minimum"] = None if row.minimum is None else f"{row.minimum * 100:g} %"
     return cells
+
+
+def format_value(value: float | None, factor: float) -> str | None:
+    """Return a value in the unit that is printed, or None if there is none."""
+    return None if value is None else f"{value * factor:,.2f}"
 
 
 def make_title(base: str, change: str) -> str:
@@ -183,18 +190,19 @@ def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
             origin = record.provenance
             commits.add((origin.commit or "unknown")[:10])
             days.append(origin.measured_at.date().isoformat())
-            for load in (origin.load_before, origin.load_after):
-                if load is not None:
-                    loads.append(load)
-    load_text = f"load {min(loads):.1f} to {max(loads):.1f}" if loads else "load unknown"
+            for reading in (origin.load_before, origin.load_after):
+                if reading is not None:
+                    loads.append(reading)
+    load = "load unknown"
+    if loads:
+        load = f"load {min(loads):.1f} to {max(loads):.1f}"
     others = ""
     if packages:
         others = f"also different: {', '.join(sorted(packages))}; "
-    first_day, last_day = min(days), max(days)
-    measured = first_day if first_day == last_day else f"{first_day} to {last_day}"
     return (
         f"Machine {', '.join(sorted(machines))}, threads {', '.join(sorted(threads))}; "
-        f"{load_text}; {others}measured {measured} at {', '.join(sorted(commits))}."
+        f"{load}; {others}"
+        f"measured {format_span(min(days), max(days))} at {', '.join(sorted(commits))}."
     )
 
 
@@ -231,22 +239,27 @@ def describe_changes(rows: Sequence[QuantityComparison]) -> str:
 
     A case without a ratio, such as one that a release cannot run, is not counted.
     """
-    compared_rows = []
+    verdicts_by_quantity: dict[str, list[str]] = defaultdict(list)
     for row in rows:
-        if row.verdict in (REGRESSION, IMPROVEMENT, NONE, UNDECIDED) and row.ratio is not None:
-            compared_rows.append(row)
+        if row.verdict in WITH_RATIO and row.ratio is not None:
+            verdicts_by_quantity[row.quantity].append(row.verdict)
     texts = []
-    for quantity, quantity_rows in group_by(compared_rows, lambda row: row.quantity).items():
-        counts = Counter(row.verdict for row in quantity_rows)
-        cases = format_count(len(quantity_rows), "case")
-        text = f"{quantity} is worse in {counts[REGRESSION]} of {cases}"
-        text += f", better in {counts[IMPROVEMENT]}"
-        if counts[UNDECIDED]:
-            text += f", undecided in {counts[UNDECIDED]}"
-        texts.append(text)
+    for quantity, of_quantity in verdicts_by_quantity.items():
+        texts.append(describe_quantity(quantity, Counter(of_quantity)))
     framework, old, new = parse_pair(rows[0].base, rows[0].change)
     compared = f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}"
-    return f"{compared}: {'; '.join(texts) or 'nothing was decided'}."
+    changes = "; ".join(texts) or "nothing was decided"
+    return f"{compared}: {changes}."
+
+
+def describe_quantity(quantity: str, counts: Counter[str]) -> str:
+    """Return in how many cases a quantity is worse and better, by the number of each verdict."""
+    cases = format_count(counts.total(), "case")
+    text = f"{quantity} is worse in {counts[REGRESSION]} of {cases}"
+    text += f", better in {counts[IMPROVEMENT]}"
+    if counts[UNDECIDED]:
+        text += f", undecided in {counts[UNDECIDED]}"
+    return text
 
 
 def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
