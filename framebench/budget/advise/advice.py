@@ -40,8 +40,8 @@ FEWEST_RANKED = 3  # timed strategies of a machine that are ranked by themselves
 class Question:
     """A question to `advise`: which strategies fit into the budget.
 
-    Without a `batch` each is asked for its largest batch that fits. `shape` is the configuration of
-    a model that is only described.
+    Without a `batch` the answer has the largest batch of each that fits. `shape` is the
+    configuration of a model that is only described.
     """
 
     workload: str
@@ -66,19 +66,25 @@ class Question:
         A batch that is not declared cannot be measured, so that all batches are named then. The
         records of a model that is only described are those of any size.
         """
-        frameworks = "*" if self.frameworks == FRAMEWORKS else join_choice(self.frameworks)
-        strategies = "*" if self.strategies is None else join_choice(sorted(self.strategies))
+        frameworks = strategies = batch = "*"
+        if self.frameworks != FRAMEWORKS:
+            frameworks = join_choice(self.frameworks)
+        if self.strategies is not None:
+            strategies = join_choice(sorted(self.strategies))
         selector = f"{self.workload}/{frameworks}/{self.scenario}/{strategies}"
         if self.shape:
             return selector
-        is_declared = self.batch in load_workload(self.workload).preset(self.size).batches
-        batch = f"b{self.batch}" if is_declared else "*"
+        declared_batches = load_workload(self.workload).preset(self.size).batches
+        if self.batch in declared_batches:
+            batch = f"b{self.batch}"
         return f"{selector}/{batch}/{self.size}"
 
     def case(self, framework: str, strategy: str, batch: int) -> Case:
         """Return the case of a strategy at a batch."""
         parts = self.workload, framework, self.scenario, strategy, batch, self.size
-        return DescribedCase(*parts, shape=self.shape) if self.shape else Case(*parts)
+        if self.shape:
+            return DescribedCase(*parts, shape=self.shape)
+        return Case(*parts)
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class Candidate:
     speed: Row | None  # the one that stands for it, perhaps of another batch or size
     # the largest batch that was measured or ran under a limit; 0 for a model that is only described
     measured_up_to: int = 0
-    # where the largest batch is asked for and is far: the largest of those measured that fits
+    # where the largest batch is in question and is far: the largest of those measured that fits
     measured_fit: int = 0
 
     @property
@@ -280,18 +286,27 @@ def make_candidates(
             continue
         evidence = select_evidence(every_row, case)
         timed = []
-        for row in speeds:
-            is_strategy = (row.framework, row.strategy) == (framework, strategy)
-            # a speed on another kind of device, or of another model, says nothing
-            is_comparable = row.device == evidence[-1].device and not question.shape
-            if is_strategy and is_comparable and row.throughput and not find_fault(row):
-                timed.append(row)
+        if not question.shape:  # a speed of another model says nothing
+            timed = select_timed(speeds, case, evidence[-1].device)
         strategy_evidence = StrategyEvidence(evidence, timed, question.budget, searches)
         if question.batch is None:
             candidates.append(strategy_evidence.find_largest_batch(case))
         elif question.batch % case.plan.micro_batches == 0:
             candidates.append(strategy_evidence.judge(case))
     return candidates
+
+
+def select_timed(rows: Sequence[Row], case: Case, device: str | None) -> list[Row]:
+    """Return the rows that say how fast the strategy of a case is, at any batch.
+
+    A speed on another kind of device says nothing.
+    """
+    timed = []
+    for row in rows:
+        is_strategy = (row.framework, row.strategy) == (case.framework, case.strategy)
+        if is_strategy and row.device == device and row.throughput and not find_fault(row):
+            timed.append(row)
+    return timed
 
 
 @dataclass(frozen=True)
@@ -340,15 +355,17 @@ class StrategyEvidence:
         Its speed is the best that was measured up to this batch, since a smaller batch may be used
         too. A larger budget therefore never makes a strategy slower.
         """
+
+        def rank_speed(row: Row) -> tuple[bool, float]:
+            return is_calibrated(row), row.throughput or 0
+
         for batch in sorted(self.list_promising_batches(case), reverse=True):
             candidate = self.judge(replace(case, batch=batch))
             if candidate.fits:
                 break
         largest = candidate.case.batch
-        within = [row for row in self.timed if row.batch <= largest] or self.timed[:1]
-        fastest = max(
-            within, key=lambda row: (is_calibrated(row), row.throughput or 0), default=None
-        )
+        up_to_largest = [row for row in self.timed if row.batch <= largest]
+        fastest = max(up_to_largest or self.timed[:1], key=rank_speed, default=None)
         measured_fit = 0
         if candidate.is_far:
             for batch in self.list_measured_batches(case):
@@ -375,9 +392,10 @@ class StrategyEvidence:
         def predict_need(batch: int) -> int:
             return choose_peak(self.rows, replace(case, batch=batch), self.searches).needs
 
+        # the need grows with the batch, so that the first so many fit
         batches = range(smallest, LARGEST_BATCH + 1, smallest)
-        promising = {smallest, bisect_right(batches, self.budget, key=predict_need) * smallest}
-        promising |= self.list_measured_batches(case)
+        fitting = bisect_right(batches, self.budget, key=predict_need)
+        promising = {smallest, fitting * smallest, *self.list_measured_batches(case)}
         failing = self.find_searches(case).find_smallest_failing(self.budget)
         if failing is not None:
             promising.add(failing - smallest)
@@ -392,8 +410,8 @@ def list_speeds(candidates: Sequence[Candidate]) -> list[Row]:
 def is_ranked_by_ratio(candidates: Sequence[Candidate]) -> bool:
     """Return whether their speeds are compared by the ratio to PyTorch's baseline."""
     speeds = list_speeds(candidates)
-    is_one_batch = len({(row.batch, row.size) for row in speeds}) == 1
-    return is_one_batch and all(row.torch_ratio for row in speeds)
+    batches_and_sizes = {(row.batch, row.size) for row in speeds}
+    return len(batches_and_sizes) == 1 and all(row.torch_ratio for row in speeds)
 
 
 def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Candidate]:

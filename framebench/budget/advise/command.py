@@ -127,17 +127,12 @@ def advise(
         command = f"framebench predict {example}{repeat_options(results)}"
         fail(f"--ranks takes the size in the case: {command}", 2)
     if device is not None:
-        from framebench.devices.fit.advice import advise_on_device, fit_on_device
-
-        if ranks or selectors.asks_for_ranks(selector):
-            cases = match_cases(selector, ranks)
-            raise typer.Exit(fit_on_device(cases, {}, device, budget, results, as_json))
-        named = parse_selector(selector)
+        described = None
         if parameters:
             described = name_described(parameters, sequence, width, layers, vocabulary)
-            named = describe_question(named, described)
-        is_described = bool(parameters)
-        raise typer.Exit(advise_on_device(named, device, budget, results, as_json, is_described))
+        raise typer.Exit(
+            answer_for_device(selector, described, device, budget, ranks, results, as_json)
+        )
     if budget is None:
         fail(NO_BUDGET, 2)
     named = parse_selector(selector)
@@ -180,19 +175,50 @@ def advise(
             "--parameters it has, such as 124M",
             2,
         )
-    choices = list_used(scenario)
-    if current and current not in choices:
-        suggestions = selectors.suggest(choices, current)
-        raise UnknownCase(
-            f"--from {current}: {scenario} has no such strategy that people use; choose from: "
-            f"{suggestions}"
-        )
-    if strategies and current:
-        strategies |= {current}
+    if current:
+        check_current(current, scenario)
+        if strategies:
+            strategies |= {current}
     question = Question(
         workload, scenario, budget, frameworks, named.batch, size, shape, sort, strategies
     )
     raise typer.Exit(answer_from_records(question, current, machine, results, every, as_json))
+
+
+def answer_for_device(
+    selector: str,
+    described: str | None,
+    device: str,
+    budget: int | None,
+    ranks: int | None,
+    results: Path,
+    as_json: bool,
+) -> bool:
+    """Print what fits a device that is not here, and return whether nothing does.
+
+    `described` is the size of a model that is only described. Raises UnknownCase and UnknownDevice.
+    """
+    from framebench.devices.fit.advice import advise_on_device, fit_on_device
+
+    if ranks or selectors.asks_for_ranks(selector):
+        cases = match_cases(selector, ranks)
+        return fit_on_device(cases, {}, device, budget, results, as_json)
+    named = parse_selector(selector)
+    if described is not None:
+        named = describe_question(named, described)
+    is_described = described is not None
+    return advise_on_device(named, device, budget, results, as_json, is_described)
+
+
+def check_current(strategy: str, scenario: str) -> None:
+    """Raise UnknownCase if people use no such strategy in the scenario."""
+    choices = list_used(scenario)
+    if strategy not in choices:
+        suggestions = selectors.suggest(choices, strategy)
+        raise UnknownCase(
+            f"--from {strategy}: {scenario} has no such strategy that people use; choose from: "
+            f"{suggestions}"
+        )
 
 
 def describe_question(question: Parts, size: str) -> Parts:
@@ -214,17 +240,23 @@ def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]
     valid.
     """
     scenario = named.scenario or ""
-    if any(character in scenario for character in "*?[{"):
-        choices = ", ".join(SCENARIOS)
-        fail(f"advise answers about one scenario, not {scenario!r}; choose from: {choices}", 2)
+    refuse_glob(scenario)
     framework = named.framework or "*"
     # without a strategy the baseline is selected, which all frameworks have
     strategy = named.strategy or find_baseline(scenario) or "*"
     cases = selectors.select(f"{named.workload}/{framework}/{scenario}/{strategy}/*/{named.size}")
-    selected_frameworks = {case.framework for case in cases}
-    selected_strategies = {case.strategy for case in cases}
-    frameworks = tuple(name for name in FRAMEWORKS if name in selected_frameworks)
-    return frameworks, frozenset(selected_strategies) if named.strategy else None
+    selected = {case.framework for case in cases}
+    frameworks = tuple(name for name in FRAMEWORKS if name in selected)
+    if not named.strategy:
+        return frameworks, None
+    return frameworks, frozenset(case.strategy for case in cases)
+
+
+def refuse_glob(scenario: str) -> None:
+    """End the command if the scenario is a glob, which may name several."""
+    if set(scenario) & set("*?[{"):
+        choices = ", ".join(SCENARIOS)
+        fail(f"advise answers about one scenario, not {scenario!r}; choose from: {choices}", 2)
 
 
 def make_described_config(
@@ -266,12 +298,14 @@ def answer_from_records(
 
     folder = Folder(results)
 
-    @cache  # asked to choose the machines, and for the answer
+    @cache  # called to choose the machines, and for the answer
     def read_machine(name: str) -> tuple[list[Row], Blocks]:
         return read_evidence(results, name, question.workload, question.scenario)
 
     def count_answers(name: str) -> tuple[int, ...]:
-        relevant = rule.select_relevant(read_machine(name)[0], question)
+        """Count a machine's rows at the batch in question, and at any batch."""
+        machine_rows, _blocks = read_machine(name)
+        relevant = rule.select_relevant(machine_rows, question)
         at_batch = [row for row in relevant if row.batch == question.batch]
         return len(at_batch), len(relevant)
 

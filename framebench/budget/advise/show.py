@@ -124,30 +124,42 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
     A number of another batch than the row's, or of another machine than the table's, says so in its
     own cell, since a narrow table leaves out columns.
     """
-    peak, speed = candidate.peak, candidate.speed
     row = make_candidate_json(candidate)
-    row["kept_bytes"] = peak.kept_bytes or None  # 0 means that it was never measured
-    row["peak"] = format_mib(peak.value)
-    if candidate.is_far:  # how often its interval covers there was not studied
-        row["peak"] = f"about {row['peak']}"
-    elif peak.low is not None:
-        row["peak"] += f" ({format_mib(peak.low)} - {format_mib(peak.high)})"
+    row["kept_bytes"] = candidate.peak.kept_bytes or None  # 0 means that it was never measured
+    row["peak"] = format_peak(candidate)
     if candidate.evidence.machine != machine:
         row["peak"] += f" on {candidate.evidence.machine}"
     if candidate.measured_fit:
         row["batch"] = f"about {candidate.case.batch}"
     row["rate"] = "not timed"
-    if speed:
-        other_batch = "" if speed.batch == candidate.case.batch else f" at b{speed.batch}"
-        row["rate"] = f"{format_rate(speed)}{other_batch}"
-        if not is_calibrated(speed):
-            row["rate"] += NOT_CALIBRATED
-        (ratio,) = format_time_ratios(pd.DataFrame([speed]), "torch_ratio")
-        if speed.torch_ratio is not None:
-            ratio += other_batch
-        row["torch_ratio"] = ratio
-        row["measured_at"] = f"b{speed.batch} {speed.size}"
+    if candidate.speed:
+        row |= make_speed_cells(candidate.speed, candidate.case.batch)
     return row
+
+
+def format_peak(candidate: Candidate) -> str:
+    """Return the peak in MiB, with its interval if it was predicted near a measured batch."""
+    peak = candidate.peak
+    text = format_mib(peak.value)
+    if candidate.is_far:  # how often its interval covers there was not studied
+        return f"about {text}"
+    if peak.low is not None:
+        text += f" ({format_mib(peak.low)} - {format_mib(peak.high)})"
+    return text
+
+
+def make_speed_cells(speed: Row, batch: int) -> dict[str, str]:
+    """Return the cells of a speed; what was measured at another batch than the row's says so."""
+    other_batch = ""
+    if speed.batch != batch:
+        other_batch = f" at b{speed.batch}"
+    rate = format_rate(speed) + other_batch
+    if not is_calibrated(speed):
+        rate += NOT_CALIBRATED
+    (ratio,) = format_time_ratios(pd.DataFrame([speed]), "torch_ratio")
+    if speed.torch_ratio is not None:
+        ratio += other_batch
+    return {"rate": rate, "torch_ratio": ratio, "measured_at": f"b{speed.batch} {speed.size}"}
 
 
 def describe_faster(speed: Row) -> str:
@@ -325,10 +337,11 @@ def list_notes(
             command = f"framebench max-batch '{cases}/*/*/{question.size}'{options}"
             text += f": `{command}` measures it under a limit"
         yield text
-    lenders = describe_lenders(candidate.evidence.kept_lender for candidate in advice.candidates)
+    rows = [candidate.evidence for candidate in advice.candidates]
+    lenders = describe_lenders(row.kept_lender for row in rows)
     if lenders:
         yield lenders
-    if any(candidate.evidence.device == "cpu" for candidate in advice.candidates):
+    if any(row.device == "cpu" for row in rows):
         yield NOT_IN_BUDGET
     if every:
         for case, why in advice.left_out.items():
@@ -362,12 +375,6 @@ def describe_change(change: SuggestedChange, budget: int) -> str:
 def make_json(advice: BudgetAdvice, changes: Sequence[SuggestedChange]) -> dict[str, Any]:
     """Return the advice as JSON fields. Sizes are in bytes, times in seconds."""
     question = advice.question
-    steps = []
-    for change in changes:
-        step = {"from": change.base.case.id, "fits_already": change.base.fits}
-        step["to"] = change.to.case.id if change.to else None
-        step["time_ratio"] = change.time._asdict() if change.time else None
-        steps.append(step)
     return {
         "workload": question.workload,
         "scenario": question.scenario,
@@ -375,11 +382,21 @@ def make_json(advice: BudgetAdvice, changes: Sequence[SuggestedChange]) -> dict[
         "size": question.size,
         "budget_bytes": question.budget,
         "machine": advice.machine,
-        "fitting": [make_candidate_json(c) for c in advice.fitting],
-        "changed_mathematics": [make_candidate_json(c) for c in advice.different_result],
-        "too_large": [make_candidate_json(c) for c in advice.beyond],
-        "changes": steps,
+        "fitting": list(map(make_candidate_json, advice.fitting)),
+        "changed_mathematics": list(map(make_candidate_json, advice.different_result)),
+        "too_large": list(map(make_candidate_json, advice.beyond)),
+        "changes": list(map(make_change_json, changes)),
         "left_out": advice.left_out,
+    }
+
+
+def make_change_json(change: SuggestedChange) -> dict[str, Any]:
+    """Return a change of strategy as JSON fields."""
+    return {
+        "from": change.base.case.id,
+        "fits_already": change.base.fits,
+        "to": change.to.case.id if change.to else None,
+        "time_ratio": change.time._asdict() if change.time else None,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -83,71 +83,94 @@ def max_batch_(
         raise typer.Exit(fits_nothing)
     if budget is None:
         fail(NO_BUDGET, 2)
-    fits: list[Fit] = []
-
-    def search(case: Case, environment: Environment, folder: Path) -> None:
-        """Search the largest batch of a case, and show how far the search is."""
-        smallest = replace(case, batch=case.plan.micro_batches)
-        say(f"{smallest.id}: trying larger batches, a process for each, up to {minutes:g} min")
-        with show_progress("max-batch") as show:
-            fit = measure.search_largest_batch(
-                smallest,
-                budget,
-                environment,
-                max_batch,
-                runner.Options(time_limit_s=time_limit),
-                folder,
-                show,
-                minutes,
-            )
-        add(fit)
-
-    def add(fit: Fit) -> None:
-        fits.append(fit)
-        if not as_json:
-            from framebench.budget.max_batch.table import make_table  # imports pandas
-
-            make_table(fit).terminal(out)
-
-    def describe_kept() -> str:
-        return f"; what was found for {format_count(len(fits), 'case')} is kept"
-
+    options = runner.Options(time_limit_s=time_limit)
+    searches = SearchRun(budget, max_batch, options, minutes, results, as_json)
     if selector.endswith(".py"):
         try:
             with (
-                measuring(results, describe_kept),
+                measuring(results, searches.describe_saved),
                 open_model(
                     Path(selector), scenario, named_strategies, FIRST_BATCH, env, results
                 ) as (cases, environment, folder),
             ):
                 for case in cases:
-                    search(case, environment, folder)
+                    searches.search(case, environment, folder)
         except Fault as error:
             fail(str(error), 2)
     else:
         for case in choose_cases(selector):
             # another interpreter may have other releases than what was saved
-            saved = None
-            if not again and env is None:
-                saved = measure.find_saved(case, budget, max_batch, results)
-            if saved:
-                measured_at = f"{saved.provenance.measured_at:%Y-%m-%d %H:%M} UTC"
-                say(f"{case.id}: measured {measured_at}; --again measures anew")
-                add(saved)
-                continue
-            # held for one case at a time, so that saved answers disturb no measurement
-            with measuring(results, describe_kept):
-                try:
-                    environment = installed.find_environments([case.framework], env, say)[
-                        case.framework
-                    ]
-                except SetupError as error:
-                    say(f"{case.framework}: {error}")
-                else:
-                    search(case, environment, results)
+            may_reuse = not again and env is None
+            if not may_reuse or not searches.reuse_saved(case):
+                searches.search_case(case, env)
+    fits = searches.fits
     if as_json:
         echo(json.dumps([fit.model_dump(mode="json") for fit in fits], indent=1))
     raise typer.Exit(not fits or any(fit.status == "stopped" for fit in fits))
+
+
+@dataclass
+class SearchRun:
+    """The searches of one call of `max-batch`, and their answers up to now."""
+
+    budget: int  # bytes
+    largest_batch: int
+    options: runner.Options
+    minutes: float  # of each search
+    results: Path
+    as_json: bool
+    fits: list[Fit] = field(default_factory=list)
+
+    def reuse_saved(self, case: Case) -> bool:
+        """Show the saved answer for a case, and return whether there is one."""
+        saved = measure.find_saved(case, self.budget, self.largest_batch, self.results)
+        if saved is None:
+            return False
+        measured_at = f"{saved.provenance.measured_at:%Y-%m-%d %H:%M} UTC"
+        say(f"{case.id}: measured {measured_at}; --again measures anew")
+        self.add(saved)
+        return True
+
+    def search_case(self, case: Case, env: str | None) -> None:
+        """Search in the environment of the framework; say so if there is none."""
+        # locked for one case at a time, so that saved answers disturb no measurement
+        with measuring(self.results, self.describe_saved):
+            try:
+                found = installed.find_environments([case.framework], env, say)
+            except SetupError as error:
+                say(f"{case.framework}: {error}")
+            else:
+                self.search(case, found[case.framework], self.results)
+
+    def search(self, case: Case, environment: Environment, folder: Path) -> None:
+        """Search the largest batch of a case, and show how far the search is."""
+        smallest = replace(case, batch=case.plan.micro_batches)
+        limit = f"up to {self.minutes:g} min"
+        say(f"{smallest.id}: trying larger batches, a process for each, {limit}")
+        with show_progress("max-batch") as show:
+            fit = measure.search_largest_batch(
+                smallest,
+                self.budget,
+                environment,
+                self.largest_batch,
+                self.options,
+                folder,
+                show,
+                self.minutes,
+            )
+        self.add(fit)
+
+    def add(self, fit: Fit) -> None:
+        """Note an answer, and print its table unless all are printed as JSON."""
+        self.fits.append(fit)
+        if not self.as_json:
+            from framebench.budget.max_batch.table import make_table  # imports pandas
+
+            make_table(fit).terminal(out)
+
+    def describe_saved(self) -> str:
+        """Return the end of a message about an interrupted command: what it has saved."""
+        return f"; what was found for {format_count(len(self.fits), 'case')} is kept"
 
 
 def search_on_device(
@@ -265,10 +288,14 @@ def evaluate(
 def find_evaluated_case(selector: str) -> Case:
     """Return the one case to evaluate, at the batch to begin with. Raises UnknownCase."""
     named = parse_selector(selector)
-    workload, framework = named.workload or "*", named.framework or "*"
-    scenario, strategy = named.scenario or "eval", named.strategy or "no_grad"
-    pattern = f"{workload}/{framework}/{scenario}/{strategy}/*/{named.size or DEFAULT_SIZE}"
-    cases = {replace(case, batch=named.batch or 64) for case in selectors.select(pattern)}
+    workload = named.workload or "*"
+    framework = named.framework or "*"
+    scenario = named.scenario or "eval"
+    strategy = named.strategy or "no_grad"
+    size = named.size or DEFAULT_SIZE
+    batch = named.batch or 64
+    selected = selectors.select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}")
+    cases = {replace(case, batch=batch) for case in selected}  # one, if only batches differed
     example = replace(min(cases), scenario="eval", strategy="no_grad").id
     if (scenario, strategy) != ("eval", "no_grad"):
         fail(f"evaluate takes eval/no_grad alone, not {scenario}/{strategy}: {example}", 2)

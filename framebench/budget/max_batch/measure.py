@@ -32,6 +32,7 @@ from framebench.suite.case import Case
 from framebench.suite.hypothetical import LARGEST_BATCH
 from framebench.suite.result import Origin
 from framebench.suite.selectors import select
+from framebench.suite.sequences import drop_duplicates
 
 MINUTES = 30.0  # for a search, unless the user says otherwise
 DEFAULT_OPTIONS = Options()
@@ -148,9 +149,11 @@ def select_cases(
     Raises UnknownCase, with what is valid.
     """
     strategy = strategy or find_baseline(scenario) or "*"
-    named = select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}")
-    cases = {replace(case, batch=case.plan.micro_batches): None for case in named}  # ordered set
-    return sorted(cases, key=lambda case: FRAMEWORKS.index(case.framework))
+    cases = []
+    for case in select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}"):
+        cases.append(replace(case, batch=case.plan.micro_batches))
+    cases.sort(key=lambda case: FRAMEWORKS.index(case.framework))
+    return drop_duplicates(cases)  # several batches of a strategy have become one
 
 
 def probe_once(case: Case, budget: int, environment: Environment) -> Probe:

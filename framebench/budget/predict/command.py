@@ -160,17 +160,18 @@ def show(
             if prediction.low is not None:
                 peak += f" ({format_mib(prediction.low)} to {format_mib(prediction.high)})"
             echo(f"  {prediction.method:<13} {peak:>13}  {prediction.note}")
-            if prediction.needs_bytes is not None:
-                needs = f"{format_needs(prediction.needs_bytes)} MiB"
-                kept = f"{format_mib(prediction.kept_bytes)} MiB kept next to it"
-                if prediction.kept_lender:
-                    kept += f" (by published searches on {prediction.kept_lender})"
-                echo(
-                    f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {kept}, and "
-                    f"{MARGIN - 1:.0%}"
-                )
-                if prediction.instrument == "host.rss":
-                    echo(f"  {NOT_IN_BUDGET}")
+            if prediction.needs_bytes is None:
+                continue
+            needs = f"{format_needs(prediction.needs_bytes)} MiB"
+            untracked = f"{format_mib(prediction.kept_bytes)} MiB kept next to it"
+            if prediction.kept_lender:
+                untracked += f" (by published searches on {prediction.kept_lender})"
+            echo(
+                f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {untracked}, "
+                f"and {MARGIN - 1:.0%}"
+            )
+            if prediction.instrument == "host.rss":
+                echo(f"  {NOT_IN_BUDGET}")
 
 
 def predict_file(
@@ -210,17 +211,23 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
 
     folder = Folder(results)
 
-    @cache  # asked to choose the machines, and for the answer
+    @cache  # called to choose the machines, and for the answer
     def read_rows(name: str) -> list[Row]:
-        return read_evidence(folder.root, name, case.workload, case.scenario)[0]
+        rows, _blocks = read_evidence(folder.root, name, case.workload, case.scenario)
+        return rows
 
     def count_answers(name: str) -> tuple[int, ...]:
+        """Count a machine's rows of the case, and of its strategy in its framework."""
         rows = read_rows(name)
         if predict_from_rows(case, rows, folder).bytes is None:
             return (0,)
-        of_case = [row for row in rows if row.case == case.id]
-        of_strategy = [row for row in rows if row.strategy == case.strategy]
-        return len(of_case), sum(row.framework == case.framework for row in of_strategy)
+        of_case = of_strategy = 0
+        for row in rows:
+            if row.case == case.id:
+                of_case += 1
+            if (row.framework, row.strategy) == (case.framework, case.strategy):
+                of_strategy += 1
+        return of_case, of_strategy
 
     if machine == ALL:
         groups = [[name] for name in find_machines(folder, machine)]
@@ -238,7 +245,9 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
         predict_by_fake_tensors(case),
     ]
     for names in groups:
-        rows = [row for name in names for row in read_rows(name)]
+        rows: list[Row] = []
+        for name in names:
+            rows += read_rows(name)
         predictions.append(predict_from_rows(case, rows, folder))
     return predictions
 
