@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -94,10 +95,9 @@ def measure_all(
         measured.measure(list_groups(able, pairs, ready), run, blocks)
         statuses = []
         for case in cases:
-            case_statuses = [
-                record.status for record in run.get_records(Variant(case, where[case]))
-            ]
-            statuses.append(next((status for status in case_statuses if status != "ok"), "ok"))
+            records = run.get_records(Variant(case, where[case]))
+            failures = [record.status for record in records if record.status != "ok"]
+            statuses.append(failures[0] if failures else "ok")
         return statuses
 
 
@@ -110,7 +110,7 @@ def list_groups(
 
     Cases over ranks are in none, and a pair is left out where one of the two is not among `cases`.
     """
-    paired = {case for both in pairs for case in both}
+    paired = set(chain.from_iterable(pairs))
     alone = [case for case in cases if case not in paired and case.ranks == 1]
     groups = make_groups(alone, ready)
     for base, change in pairs:

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -82,20 +83,27 @@ def list_(
 
 
 def find_other_sizes(selectors: Sequence[str], profile: str | None) -> str | None:
-    """Return which sizes the first selector that states none has beside the default, if any."""
+    """Return which other sizes than the default the first selector without a size has, if any."""
     for selector in selectors:
         chosen = {case.size for case in choose_cases([selector], [], profile)}
         of_all_sizes = choose_cases([selector], [], profile, size="*")
-        sizes = drop_duplicates(case.size for case in of_all_sizes if case.size not in chosen)
-        if sizes:
-            parts = selector.split("/")
-            missing = ["*"] * (len(PARTS) - 1 - len(parts))
-            example = "/".join([*parts[: len(PARTS) - 1], *missing, sizes[0]])
+        sizes = drop_duplicates(case.size for case in of_all_sizes)
+        others = [size for size in sizes if size not in chosen]
+        if others:
+            example = shlex.quote(add_size(selector, others[0]))
             return (
-                f"Size {DEFAULT_SIZE}, where none is named; others: {', '.join(sizes)}. "
-                f"For example: framebench list {shlex.quote(example)}"
+                f"Size {DEFAULT_SIZE}, where none is named; others: {', '.join(others)}. "
+                f"For example: framebench list {example}"
             )
     return None
+
+
+def add_size(selector: str, size: str) -> str:
+    """Return a selector with this size, and `*` for each part that it leaves out before the size."""
+    parts = selector.split("/")
+    before_size = len(PARTS) - 1
+    missing = ["*"] * (before_size - len(parts))
+    return "/".join([*parts[:before_size], *missing, size])
 
 
 def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
@@ -147,12 +155,17 @@ def fold_batches(cases: Sequence[Case], width: int) -> Iterator[str]:
         reason = "" if case.support.supported else f"unsupported: {case.support.why}"
         return strategy, size, reason
 
+    indent = "    "
     for (strategy, size, reason), group in group_by(cases, get_place).items():
-        batches = ",".join(case.id.split("/")[-2] for case in group)
-        if len(group) > 1:
-            batches = f"{{{batches}}}"
-        yield f"{strategy}/{batches}/{size}"
-        yield from wrap(reason, width, initial_indent="    ", subsequent_indent="    ")
+        batches = []
+        for case in group:
+            _strategy, batch, _size = case.id.rsplit("/", 2)
+            batches.append(batch)
+        choice = batches[0]
+        if len(batches) > 1:
+            choice = f"{{{','.join(batches)}}}"
+        yield f"{strategy}/{choice}/{size}"
+        yield from wrap(reason, width, initial_indent=indent, subsequent_indent=indent)
 
 
 @app.command(rich_help_panel=READ)
@@ -186,7 +199,7 @@ def show(
         of_machines = [r for r in folder.records if r.provenance.machine in machines]
         rows = make_rows(of_machines, folder.searches)
         chosen = [vars(row) for row in rows if row.case in named]
-        echo(json.dumps(chosen, indent=1, default=lambda moment: moment.isoformat()))
+        echo(json.dumps(chosen, indent=1, default=datetime.isoformat))
     else:
         print_records(records, with_machine=machine == ALL)
 
@@ -235,7 +248,10 @@ def count_cases(records: Iterable[Record]) -> dict[str, CaseCount]:
         measured[name].add(record.case)
         if record.step_s:
             timed[name].add(record.case)
-    return {name: CaseCount(len(cases), len(timed[name])) for name, cases in measured.items()}
+    counts = {}
+    for name, cases in measured.items():
+        counts[name] = CaseCount(len(cases), len(timed[name]))
+    return counts
 
 
 def choose_answering(folder: Folder, counts: Mapping[str, CaseCount]) -> Callable[[str], bool]:
@@ -256,10 +272,11 @@ def choose_answering(folder: Folder, counts: Mapping[str, CaseCount]) -> Callabl
 
 def say_who_has_more(chosen: str, counts: Mapping[str, CaseCount]) -> None:
     """Name the machine that measured most of the cases, if it is another than the chosen one."""
-    own = counts.get(chosen, CaseCount()).measured
+    own = counts.get(chosen, CaseCount())
     most = max(counts, key=lambda name: counts[name].measured, default=chosen)
-    if counts and counts[most].measured > own:
-        say(f"{chosen} has {own} of the cases, {most} has {counts[most].measured}")
+    largest = counts.get(most, CaseCount())
+    if largest.measured > own.measured:
+        say(f"{chosen} has {own.measured} of the cases, {most} has {largest.measured}")
 
 
 def print_records(records: list[Record], with_machine: bool) -> None:
@@ -297,10 +314,13 @@ def answer(results: Results = provenance.READABLE, machine: Machine = None) -> N
     from framebench.analysis.results import Results as Folder
 
     folder = Folder(results)
-    others = {} if machine else {name: folder.table(name) for name in folder.machines}
+    others = {}  # machines whose times are taken where the answer lacks one
+    if machine is None:
+        others = {name: folder.table(name) for name in folder.machines}
     machines = find_answering_machines(folder, machine, limit=2)
     last_run = report.find_last_run(folder.get_records(machines[0]))
     failed_cases = [record.case for record in report.find_failures(last_run)]
-    report.make_answer(folder.make_answer_table(machines), others, failed_cases).terminal(out)
+    table = report.make_answer(folder.make_answer_table(machines), others, failed_cases)
+    table.terminal(out)
     for failure in report.list_failures(last_run):
         out.print(failure, markup=False, highlight=False, soft_wrap=True)

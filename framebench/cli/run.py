@@ -121,10 +121,11 @@ def measure_here(request: RunRequest, results: Path) -> list[str]:
     env = request.env
     cases = choose_cases(list(request.selectors), [], request.profile)
     with open_session(results, request.named, keep=request.block is not None) as session:
-        # a framework that cannot measure any of the cases needs no environment
-        frameworks = [
-            case.framework for case in cases if env or not runner.explain_unsupported(case)
-        ]
+        frameworks = []
+        for case in cases:
+            # a framework that cannot measure any of the cases needs no environment
+            if env or not runner.explain_unsupported(case):
+                frameworks.append(case.framework)
         if request.beside_torch and frameworks:
             frameworks.append(FRAMEWORKS[0])
         ready = installed.find_environments(frameworks, env, say)

@@ -183,21 +183,22 @@ def choose_cases(
 
 
 @contextmanager
-def measuring(results: Path, describe_kept: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Hold the results folder in this context, so that nothing else measures into it.
+def measuring(results: Path, describe_saved: Callable[[], str] = lambda: "") -> Iterator[None]:
+    """Lock the results folder in this context, so that nothing else measures into it.
 
-    Ctrl-C ends the command with exit code 130, and any OSError with exit code 1: first of all it is
-    tried whether records can be written. The message then ends with what `describe_kept` returns,
-    which says what is left of what was measured. Raises Busy if another process is measuring.
+    Ctrl-C ends the command with exit code 130, and any OSError with exit code 1; whether records
+    can be written is checked first of all. The message then ends with what `describe_saved`
+    returns, which says what is left of what was measured. Raises Busy if another process is
+    measuring.
     """
     try:
         check_writable(results / "records" / provenance.read_machine_name())
         with lock_results(results):
             yield
     except KeyboardInterrupt:
-        fail(f"interrupted{describe_kept()}", 130)
+        fail(f"interrupted{describe_saved()}", 130)
     except OSError as error:
-        fail(f"{describe_error(error)}{describe_kept()}", 1)
+        fail(f"{describe_error(error)}{describe_saved()}", 1)
 
 
 @contextmanager
@@ -259,12 +260,12 @@ def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[S
     """
     session: Session | None = None
 
-    def describe_kept() -> str:
+    def describe_saved() -> str:
         if session is not None and session.has_results(results):
             return "; what was measured is kept, and the same command goes on from there"
         return "; nothing was measured yet"
 
-    with measuring(results, describe_kept):
+    with measuring(results, describe_saved):
         session = Session.open(results, provenance.name_code(), selector)
         yield session
         session.close(results, keep)
@@ -432,27 +433,31 @@ def find_answering_machines(
 
     That is the machine that is named. Without a name it is this one, or else one with this
     processor, and then the others for what that one has not measured. If there is neither, it is
-    one of the others alone. `count_answers` returns how much a machine has measured of what was
-    asked, and then of what else says something of it: one with nothing is left out, and of the
+    one of the others alone. `count_answers` returns how much a machine has measured of the
+    question, and then of what else helps to answer it: one with nothing is left out, and of the
     others the one with most comes first.
     """
     if named is not None:
         return [find_machine(folder, named)]
     processor = provenance.describe_hardware()["cpu"]
-    counts = {name: count_answers(name) for name in folder.order_machines(processor)}
-    preferred: list[str] = []
-    others: list[str] = []
-    for name, count in counts.items():
-        if any(count):
-            is_preferred = explain_choice(folder, name, processor)
-            (preferred if is_preferred else others).append(name)
+    counts = {}
+    preferred = []
+    others = []
+    for name in folder.order_machines(processor):
+        counts[name] = count_answers(name)
+        if not any(counts[name]):
+            continue
+        if explain_choice(folder, name, processor):
+            preferred.append(name)
+        else:
+            others.append(name)
     # stable: among equals the one with most records comes first
     others.sort(key=lambda name: counts[name], reverse=True)
     answering = [*preferred, *others][:limit]
     if len(answering) < 2 or not preferred:
         return [find_machine(folder, None, lambda name: name in answering[:1])]
-    reason = explain_choice(folder, answering[0], processor)
     first, *others = answering
+    reason = explain_choice(folder, first, processor)
     say(
         f"machine {first}, {reason}; what it has not measured comes from {', '.join(others)} "
         "(--machine NAME takes one alone)",
