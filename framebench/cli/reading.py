@@ -38,7 +38,7 @@ from framebench.records.record import Record
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE, Case
-from framebench.suite.selectors import PARTS
+from framebench.suite.selectors import PARTS, join_choice
 from framebench.suite.sequences import drop_duplicates, group_by
 
 if TYPE_CHECKING:
@@ -161,10 +161,7 @@ def fold_batches(cases: Sequence[Case], width: int) -> Iterator[str]:
         for case in group:
             _strategy, batch, _size = case.id.rsplit("/", 2)
             batches.append(batch)
-        choice = batches[0]
-        if len(batches) > 1:
-            choice = f"{{{','.join(batches)}}}"
-        yield f"{strategy}/{choice}/{size}"
+        yield f"{strategy}/{join_choice(batches)}/{size}"
         yield from wrap(reason, width, initial_indent=indent, subsequent_indent=indent)
 
 

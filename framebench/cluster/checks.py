@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from framebench.analysis import lower_bound
 from framebench.analysis.flops import count_step_flops
@@ -149,18 +150,23 @@ def check_origin(file: Path, record: Record) -> Iterator[str]:
         yield f"no commit ({origin.commit}): nobody can tell which code measured"
     if origin.measured_at > datetime.now(UTC) + timedelta(days=1):
         yield f"measured in the future, at {origin.measured_at.isoformat()}"
-    missing = [name for name in HARDWARE if not origin.hardware.get(name)]
-    if missing:
-        yield f"nothing is said of the machine's {', '.join(missing)}"
-    for name, kind in HARDWARE.items():
-        fact = origin.hardware.get(name)
-        is_negative = isinstance(fact, int) and fact < 0
-        if fact and (type(fact) is not kind or is_negative):
-            yield f"the machine's {name} is {str(fact)[:40]}, which is no {kind.__name__}"
+    yield from check_hardware(origin.hardware)
     if origin.calibration and origin.calibration.measured_at.tzinfo is None:
         yield "calibrated at a time without a time zone"
     if origin.planted:
         yield "a slowdown or memory was planted: no measurement of the case"
+
+
+def check_hardware(hardware: dict[str, Any]) -> Iterator[str]:
+    """Yield facts of the machine that are missing, of another type, or below zero."""
+    missing = [name for name in HARDWARE if not hardware.get(name)]
+    if missing:
+        yield f"nothing is said of the machine's {', '.join(missing)}"
+    for name, kind in HARDWARE.items():
+        fact = hardware.get(name)
+        is_negative = isinstance(fact, int) and fact < 0
+        if fact and (type(fact) is not kind or is_negative):
+            yield f"the machine's {name} is {str(fact)[:40]}, which is no {kind.__name__}"
 
 
 def check_status(record: Record) -> Iterator[str]:
@@ -248,7 +254,9 @@ def has_other_references(case: Case, references: dict[str, float]) -> bool:
 def check_memory(record: Record) -> Iterator[str]:
     """Yield peaks below the bytes of the parameters, or above what the machine has."""
     case = record.parsed
-    parameter_bytes = count_parameter_bytes(case) if case.is_known and case.ranks == 1 else 0
+    parameter_bytes = 0
+    if case.is_known and case.ranks == 1:
+        parameter_bytes = count_parameter_bytes(case)
     for name, peak in record.peaks.items():
         if name in INSTRUMENTS and peak < parameter_bytes:
             yield (
@@ -351,19 +359,22 @@ def find_overlap(block: dict[str, Record]) -> str | None:
 def list_differences(records: Sequence[Record]) -> Iterator[str]:
     """Yield the names of facts that differ, though all records of a block must share them."""
     values: dict[str, set[object]] = defaultdict(set)
-    reference_s: dict[int, float] = {}  # by round: all records have the one matmul's time
     for record in records:
         turns, origin = record.turns_taken, record.provenance
         values["machine"].add((origin.machine, hash_hardware(origin.hardware)))
         values["session"].add(origin.session)
         values["seed"].add(turns.seed)
         values["list of variants"].add(tuple(turns.arms))
-        for number, seconds in zip(turns.round, turns.reference_s):
-            if reference_s.setdefault(number, seconds) != seconds:
-                values["time of the reference product"] = {"one", "another"}
     for name, different in values.items():
         if len(different) > 1:
             yield name
+    # the reference matmul is timed once in a round, for all processes of the block
+    reference_s: dict[int, set[float]] = defaultdict(set)
+    for record in records:
+        for number, seconds in zip(record.turns_taken.round, record.turns_taken.reference_s):
+            reference_s[number].add(seconds)
+    if any(len(different) > 1 for different in reference_s.values()):
+        yield "time of the reference product"
 
 
 def find_copies(records: dict[str, Record]) -> Iterator[str]:

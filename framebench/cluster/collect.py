@@ -68,25 +68,34 @@ class Collection:
         self.names[hash_hardware(record.provenance.hardware)][record.provenance.machine] += 1
 
     def name_machine(self, origin: Provenance, folder: Path) -> str:
-        """Return what the machine of a record in a folder is called here.
+        """Return the name that the machine of a record in a folder has here.
 
-        The machine gets the name that was asked for, or its own where machines are to stay apart,
-        or else that of an equal machine. A name that another kind of machine has gets the
-        fingerprint. What one folder has under one name stays under one: a host may change what it
-        shows of a machine.
+        What one folder has under one name stays under one name: a host may change what it shows of
+        a machine.
         """
-        mark, own_name = hash_hardware(origin.hardware), origin.machine
-        name = self.named or own_name
-        equal = self.names.get(mark, Counter())  # names of equal machines
-        if name in equal:
-            pass  # it has this name already
-        elif equal and not self.named and not self.apart:
-            name = equal.most_common(1)[0][0]
-        elif (folder, own_name) in self.names_by_folder:
-            name = self.names_by_folder[folder, own_name]
-        elif any(name in taken for taken in self.names.values()):
-            name = f"{name[: LONGEST_MACHINE_NAME - len(mark) - 1]}-{mark}"
-        self.names_by_folder.setdefault((folder, own_name), name)
+        name = self.choose_name(origin, folder)
+        self.names_by_folder.setdefault((folder, origin.machine), name)
+        return name
+
+    def choose_name(self, origin: Provenance, folder: Path) -> str:
+        """Choose the name of a machine.
+
+        It is the requested name, or its own where machines are to stay apart, or else that of an
+        equal machine. A name that another kind of machine has gets the fingerprint.
+        """
+        fingerprint = hash_hardware(origin.hardware)
+        name = self.named or origin.machine
+        names_of_equal = self.names.get(fingerprint, Counter())
+        if name in names_of_equal:
+            return name
+        if names_of_equal and not self.named and not self.apart:
+            ((most_used, _count),) = names_of_equal.most_common(1)
+            return most_used
+        if (folder, origin.machine) in self.names_by_folder:
+            return self.names_by_folder[folder, origin.machine]
+        if any(name in taken for taken in self.names.values()):
+            shortened = name[: LONGEST_MACHINE_NAME - len(fingerprint) - 1]
+            return f"{shortened}-{fingerprint}"
         return name
 
     def add_results(self, results: Path) -> int:
@@ -120,19 +129,21 @@ class Collection:
         return count + sum(answers)
 
     def compare(self, record: Record, place: str) -> None:
-        """Count a record of a measurement that is there, or keep it aside where the two differ."""
+        """Count a record of a measurement that is there, or save it apart if the two differ."""
         earlier_place, earlier_hash = self.measurements[make_key(record)]
         own_hash = hash_contents(record)
         if own_hash == earlier_hash:
             self.report.present += 1
             return
-        file = self.root / CONFLICTS / f"{record.case.replace('/', '.')}.{own_hash[:16]}.json"
+        name = record.case.replace("/", ".")
+        file = self.root / CONFLICTS / f"{name}.{own_hash[:16]}.json"
         store.write_atomically(record.model_dump_json(indent=1) + "\n", file)
-        earlier, contents = read_contents(read_record(earlier_place)), read_contents(record)
-        differences = " and ".join(name for name in contents if earlier[name] != contents[name])
+        earlier = read_contents(read_record(earlier_place))
+        contents = read_contents(record)
+        different = [name for name in contents if earlier[name] != contents[name]]
         self.report.conflicts.append(
-            f"{place}: says another {differences} than {earlier_place}, of the same measurement; "
-            f"kept as {file}"
+            f"{place}: says another {' and '.join(different)} than {earlier_place}, of the same "
+            f"measurement; kept as {file}"
         )
 
 
@@ -223,7 +234,8 @@ def make_key(record: Record) -> Key:
 
 def hash_contents(record: Record) -> str:
     """Return a hash of all that was measured."""
-    return hashlib.sha256(json.dumps(read_contents(record), sort_keys=True).encode()).hexdigest()
+    text = json.dumps(read_contents(record), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_contents(record: Record) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from framebench.engine.request import RunRequest
 from framebench.records import provenance
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
+from framebench.suite.sequences import drop_duplicates
 
 
 @app.command(rich_help_panel=MACHINES)
@@ -174,7 +175,7 @@ def run_on_slurm(
     planned = units.make_units(request, cases)
     results = results.absolute()
     check_writable(results / NODES).mkdir(parents=True, exist_ok=True)
-    frameworks = list(dict.fromkeys(case.framework for case in cases))  # each once, in their order
+    frameworks = drop_duplicates(case.framework for case in cases)
     unfinished = slurm.measure(planned, slurm.Jobs(results, sbatch_settings, say), frameworks)
     return collect_nodes(planned, unfinished, results)
 
@@ -208,15 +209,15 @@ def collect_nodes(
     """
     report = collect([results], results, say=say)
     done = len(planned) - len(unfinished)
-    say(
-        f"{done} of {len(planned)} units are done, "
-        f"{format_count(len(report.added), 'record was', 'records were')} added to {results}"
-    )
-    not_done = [f"not done: {unit.named}" for unit in unfinished]
-    for sentence in (*report.conflicts, *report.unreadable, *not_done):
+    added = format_count(len(report.added), "record was", "records were")
+    say(f"{done} of {len(planned)} units are done, {added} added to {results}")
+    for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
+    for unit in unfinished:
+        say(f"not done: {unit.named}")
     statuses: list[str] = [record.status for record in report.added]
-    return statuses + ["crashed"] * (len(unfinished) + len(report.conflicts))
+    crashed = len(unfinished) + len(report.conflicts)
+    return statuses + ["crashed"] * crashed
 
 
 def parse_settings(settings: list[str]) -> dict[str, str | int]:

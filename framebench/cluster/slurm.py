@@ -121,15 +121,17 @@ def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
             jobs.say(f"{count} ended before being done; submitted again")
         queued = wait_for_queue(jobs)
         ids_by_mark = jobs.read_ids()
+        # a command that is repeated finds jobs in the queue that an earlier one has submitted
         new = [unit for unit in unfinished if ids_by_mark.get(unit.mark(code)) not in queued]
         setup_jobs: list[str] = []
         # an interpreter of the user's needs no environment
-        if new and not attempt and units[0].env is None:
+        if new and attempt == 0 and units[0].env is None:
             setup_jobs = prepare(new, jobs, frameworks)
         for start in range(0, len(new), ARRAY):
             ids_by_mark |= submit(new[start : start + ARRAY], jobs, setup_jobs, code)
             jobs.write_ids(ids_by_mark)
-        wait([ids_by_mark[unit.mark(code)] for unit in unfinished], units, jobs, code)
+        awaited = [ids_by_mark[unit.mark(code)] for unit in unfinished]
+        wait(awaited, units, jobs, code)
     return select_unfinished(units, jobs.results, code)
 
 
@@ -140,7 +142,9 @@ def submit(
 
     Raises SetupError if Slurm refuses.
     """
-    dependency = {"dependency": "afterany:" + ":".join(after)} if after else {}
+    dependency = {}
+    if after:
+        dependency["dependency"] = f"afterany:{':'.join(after)}"
     executor = jobs.make_executor("framebench", **dependency)
     submitted = {}
     try:

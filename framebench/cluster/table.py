@@ -95,7 +95,8 @@ def make_row(name: str, blocks: pd.DataFrame) -> dict[str, object]:
 
     `name` says which blocks they are.
     """
-    cases, minutes = blocks["cases"].mean(), blocks["minutes"].mean()
+    cases = blocks["cases"].mean()
+    minutes = blocks["minutes"].mean()
     units = BLOCKS * CASES / cases
     return {
         "blocks_of": name,

@@ -10,12 +10,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 from framebench.cluster.collect import NODES
 from framebench.engine.request import RunRequest
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
+from framebench.suite.selectors import join_choice
+from framebench.suite.sequences import group_by
 
 
 def make_units(request: RunRequest, cases: Iterable[Case]) -> list[RunRequest]:
@@ -24,7 +27,8 @@ def make_units(request: RunRequest, cases: Iterable[Case]) -> list[RunRequest]:
     A case over ranks has no times, so that one block of it is enough.
     """
     groups = group_cases(cases)
-    has_torch = any(group[0].framework == FRAMEWORKS[0] for group in groups)
+    torch = FRAMEWORKS[0]
+    has_torch = any(group[0].framework == torch for group in groups)
     units = []
     for number in range(request.blocks):
         for group in groups:
@@ -36,7 +40,7 @@ def make_units(request: RunRequest, cases: Iterable[Case]) -> list[RunRequest]:
                 selectors=(make_selector(group),),
                 block=number,
                 blocks=1,
-                beside_torch=has_torch and is_single and group[0].framework != FRAMEWORKS[0],
+                beside_torch=has_torch and is_single and group[0].framework != torch,
             )
             units.append(unit)
     return units
@@ -44,11 +48,8 @@ def make_units(request: RunRequest, cases: Iterable[Case]) -> list[RunRequest]:
 
 def group_cases(cases: Iterable[Case]) -> list[list[Case]]:
     """Return the cases in groups. The cases of a group differ only in their strategies."""
-    groups: dict[tuple[object, ...], list[Case]] = {}
-    for case in cases:
-        key = (case.workload, case.scenario, case.batch, case.ranks, case.size, case.framework)
-        groups.setdefault(key, []).append(case)
-    return list(groups.values())
+    get_key = attrgetter("workload", "scenario", "batch", "ranks", "size", "framework")
+    return list(group_by(cases, get_key).values())
 
 
 def make_selector(group: list[Case]) -> str:
@@ -56,10 +57,9 @@ def make_selector(group: list[Case]) -> str:
 
     The cases differ only in their strategies, as those of `group_cases` do.
     """
-    workload, framework, scenario, strategy, batch, size = group[0].id.split("/")
-    if len(group) > 1:
-        strategy = f"{{{','.join(case.strategy for case in group)}}}"
-    return f"{workload}/{framework}/{scenario}/{strategy}/{batch}/{size}"
+    workload, framework, scenario, _strategy, batch, size = group[0].id.split("/")
+    strategies = join_choice([case.strategy for case in group])
+    return f"{workload}/{framework}/{scenario}/{strategies}/{batch}/{size}"
 
 
 def select_unfinished(

@@ -96,19 +96,31 @@ def split_selector(selector: str, size: str) -> dict[str, str]:
     return patterns
 
 
+def join_choice(names: Sequence[str]) -> str:
+    """Return the part of a selector that names these: one as it is, several in braces."""
+    if len(names) == 1:
+        return names[0]
+    return f"{{{','.join(names)}}}"
+
+
 def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> list[Case]:
     """Return the cases whose part of this name matches. Raises UnknownCase if no case matches."""
     place = PARTS.index(part)
-    values = [case.id.split("/")[place] for case in cases]
-    matching = [case for case, value in zip(cases, values) if fnmatch.fnmatchcase(value, pattern)]
-    if not matching:
-        suggestions = suggest(drop_duplicates(values), pattern)
-        moved = move_to_later_place(selector, place)
-        hint = f"; did you mean {moved!r}?" if moved else ""
-        raise UnknownCase(
-            f"no {part} {pattern!r} in {selector!r}; choose from: {suggestions}{hint}"
-        )
-    return matching
+    values = []
+    matching = []
+    for case in cases:
+        value = case.id.split("/")[place]
+        values.append(value)
+        if fnmatch.fnmatchcase(value, pattern):
+            matching.append(case)
+    if matching:
+        return matching
+    message = f"no {part} {pattern!r} in {selector!r}; choose from: "
+    message += suggest(drop_duplicates(values), pattern)
+    moved = move_to_later_place(selector, place)
+    if moved:
+        message += f"; did you mean {moved!r}?"
+    raise UnknownCase(message)
 
 
 def move_to_later_place(selector: str, place: int) -> str:
@@ -120,10 +132,12 @@ def move_to_later_place(selector: str, place: int) -> str:
     parts = selector.strip("/").split("/")
     if place >= len(parts):
         return ""
+    ids = [case.id for case in list_cases()]
     for missing in range(1, len(PARTS) - len(parts) + 1):
-        text = "/".join([*parts[:place], *["*"] * missing, *parts[place:]])
+        inserted = ["*"] * missing
+        text = "/".join([*parts[:place], *inserted, *parts[place:]])
         pattern = "/".join(split_selector(text, "*").values())
-        if fnmatch.filter([case.id for case in list_cases()], pattern):
+        if fnmatch.filter(ids, pattern):
             return text
     return ""
 

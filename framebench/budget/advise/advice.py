@@ -31,6 +31,7 @@ from framebench.models.spec import load_workload
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import LARGEST_BATCH, DescribedCase
+from framebench.suite.selectors import join_choice
 
 SortOrder = Literal["speed", "memory", "batch"]
 FEWEST_RANKED = 3  # timed strategies of a machine that are ranked by themselves
@@ -169,11 +170,6 @@ class SuggestedChange:
     to: Candidate | None
     # step time of the new over the old, where both were timed at one batch in the same blocks
     time: Ratio | None = None
-
-
-def join_choice(names: Sequence[str]) -> str:
-    """Return the part of a selector that names these: one as it is, several in braces."""
-    return names[0] if len(names) == 1 else f"{{{','.join(names)}}}"
 
 
 def is_calibrated(row: Row) -> bool:

@@ -20,11 +20,11 @@ from framebench.budget.advise.advice import (
     SuggestedChange,
     is_calibrated,
     is_ranked_by_ratio,
-    join_choice,
 )
 from framebench.models.spec import load_workload
 from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import describe_sample
+from framebench.suite.selectors import join_choice
 
 COLUMNS = {
     "framework": TableColumn("framework"),
