@@ -49,14 +49,9 @@ def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
     They sum to the difference of the peaks. Layers whose names differ in a number only share a row.
     The last row is what was measured beyond the layers.
     """
-    columns = {}
+    sizes = {"base": sum_by_layer(base), "change": sum_by_layer(change)}
     # a holder of one step counts as 0 in the other
-    for name, explanation in (("base", base), ("change", change)):
-        sizes: Counter[tuple[str, str]] = Counter()
-        for holder in explanation.holders:
-            sizes[fold_numbers(holder.layer), holder.kind] += holder.bytes
-        columns[name] = pd.Series(sizes)
-    rows = pd.DataFrame(columns).fillna(0).astype(int)
+    rows = pd.DataFrame(sizes).fillna(0).astype(int)
     rows = rows.rename_axis(["layer", "kind"]).reset_index()
     # negative, so that the largest difference comes first and names are in their order
     rows["rank"] = -(rows["change"] - rows["base"]).abs()
@@ -70,16 +65,25 @@ def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
     return rows.assign(difference=rows["change"] - rows["base"])
 
 
+def sum_by_layer(explanation: Explanation) -> pd.Series:
+    """Return the bytes at the peak by layer, without its numbers, and kind."""
+    sizes: Counter[tuple[str, str]] = Counter()
+    for holder in explanation.holders:
+        sizes[fold_numbers(holder.layer), holder.kind] += holder.bytes
+    return pd.Series(sizes)
+
+
 def make_table(base: Explanation, change: Explanation) -> Table:
     """Return the table of differences in bytes.
 
     The table has the largest differences, the rest, what is unexplained, and the sum.
     """
     rows = list_differences(base, change)
-    parts = [rows[:-1][:LARGEST]]
-    if len(rows) - 1 > LARGEST:
-        parts.append(sum_rows("the rest", rows[LARGEST:-1]))
-    parts += [rows[-1:], sum_rows("all", rows)]
+    by_layer, unexplained = rows[:-1], rows[-1:]
+    parts = [by_layer[:LARGEST]]
+    if len(by_layer) > LARGEST:
+        parts.append(sum_rows("the rest", by_layer[LARGEST:]))
+    parts += [unexplained, sum_rows("all", rows)]
     peaks = choose_peaks(base, change)
     ratio = f"{peaks.change / peaks.base - 1:+.1%}" if peaks.base else "from nothing"
     increase = f"{format_mib(peaks.change - peaks.base, f'+{FINE}')} MiB ({ratio})"

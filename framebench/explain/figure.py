@@ -61,11 +61,14 @@ def tabulate_moments(explanations: Iterable[Explanation]) -> pd.DataFrame:
     for explanation in explanations:
         case = parse_case(explanation.case)
         moments = pd.DataFrame(explanation.timeline)
-        moments["at"] = 100 * moments["event"] / (explanation.timeline[-1].event + 1)
+        events = explanation.timeline[-1].event + 1
+        moments["at"] = 100 * moments["event"] / events
         moments["mib"] = moments["bytes"] / MIB
-        version = explanation.release.partition("==")[2]
-        framework = rows.PROPER_NAMES[case.framework]
-        tables.append(moments.assign(**asdict(case) | {"framework": framework}, version=version))
+        # every row has the parts of the case
+        moments = moments.assign(**asdict(case))
+        moments["framework"] = rows.PROPER_NAMES[case.framework]
+        moments["version"] = explanation.framework_version
+        tables.append(moments)
     return pd.concat(tables, ignore_index=True)
 
 
@@ -114,9 +117,15 @@ def draw_panel(axes: Axes, moments: pd.DataFrame) -> str:
         if in_phase.any():  # an evaluation has one phase
             axes.stairs(in_phase, [*moments["at"], 100], fill=True, color=colour, label=phase)
     peak = moments.nlargest(1, "mib").iloc[0]
-    place = (peak["at"], peak["mib"])
-    axes.plot(*place, "v", color="black", markersize=4)
+    axes.plot(peak["at"], peak["mib"], "v", color="black", markersize=4)
     size = f"{peak['mib']:,.0f} MiB"
-    axes.annotate(size, place, (0, 5), textcoords="offset points", ha="center", size=8)
+    axes.annotate(
+        size,
+        xy=(peak["at"], peak["mib"]),
+        xytext=(0, 5),
+        textcoords="offset points",
+        ha="center",
+        size=8,
+    )
     axes.set(xlim=(0, 100), xlabel="% of the step's events")
     return f"{size} in {peak['framework']} ({peak['phase']})"

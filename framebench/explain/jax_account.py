@@ -64,10 +64,13 @@ def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
         if instruction.opcode == "parameter":
             for buffer in positions[instruction.name].values():
                 label_argument(buffer, instruction.op_name)
-                _, purpose = allocations[buffer.place[0]]
+                allocation, _start = buffer.place
+                _size, purpose = allocations[allocation]
                 if "maybe-live-out" not in purpose:
                     buffer.died = NEVER  # not donated: no result lies in its place
-    buffers = [buffer for by_index in positions.values() for buffer in by_index.values()]
+    buffers: list[HloBuffer] = []
+    for buffers_by_index in positions.values():
+        buffers += buffers_by_index.values()
     label_temporaries(buffers)
     label_results(result, adapter, program)
     end_overwritten(buffers)
@@ -122,8 +125,11 @@ def label_argument(buffer: HloBuffer, op_name: str) -> None:
 
     `state[0].mu['blocks'][0]['fc1']['bias']` is an optimizer state of blocks.0.fc1.
     """
-    kinds = [kind for begin, kind in ARGUMENT_KINDS.items() if op_name.startswith(begin)]
-    buffer.kind = kinds[0] if kinds else "other"
+    buffer.kind = "other"
+    for begin, kind in ARGUMENT_KINDS.items():
+        if op_name.startswith(begin):
+            buffer.kind = kind
+            break
     buffer.layer = find_module(op_name)
     buffer.phase = "before"
     buffer.by = ""
@@ -146,7 +152,8 @@ def label_results(result: Positions, adapter: JaxAdapter, program: StepProgram) 
     (traced,) = program.traced.values()
     leaves = jax.tree_util.tree_leaves_with_path(traced.out_info)
     for index, buffers in result.items():
-        path, _ = leaves[int(index or 0)]
+        # the first key says which of the step's results it is, the others lead to a parameter
+        path, _leaf = leaves[int(index or 0)]
         place_in_result, *inside = path
         names = [str(key.key) for key in inside if hasattr(key, "key")]
         layer = ".".join(names[:-1])  # the last is the parameter's

@@ -85,9 +85,10 @@ class ProgramWalk:
             if not branches:
                 branches = instruction.list_called("true_computation", "false_computation")
             # the first operand chooses the branch, and each branch has one of the others
-            return merge(
-                *(self.walk(name, [operand]) for name, operand in zip(branches, operands[1:]))
-            )
+            results = []
+            for branch, operand in zip(branches, operands[1:]):
+                results.append(self.walk(branch, [operand]))
+            return merge(*results)
         return {}
 
     def note_reads(self, instruction: Instruction, operands: list[Positions]) -> None:
@@ -193,15 +194,20 @@ def end_overwritten(buffers: list[HloBuffer]) -> None:
     """
     alive_by_allocation: dict[int, list[HloBuffer]] = defaultdict(list)
     for new in sorted(buffers, key=lambda buffer: buffer.born):
-        allocation, start = new.place
-        end = start + new.size
+        allocation, _start = new.place
         # buffers that died before cannot be overwritten
         alive = [old for old in alive_by_allocation[allocation] if old.died > new.born]
         for old in alive:
-            old_start = old.place[1]
-            if old_start < end and start < old_start + old.size:
+            if overlap(old, new):
                 old.died = new.born
         alive_by_allocation[allocation] = [*alive, new]
+
+
+def overlap(one: HloBuffer, other: HloBuffer) -> bool:
+    """Return whether two buffers of one allocation share any byte."""
+    _, one_start = one.place
+    _, other_start = other.place
+    return one_start < other_start + other.size and other_start < one_start + one.size
 
 
 def find_module(argument: str) -> str:

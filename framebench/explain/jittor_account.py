@@ -73,7 +73,7 @@ class Origins:
         def call(module: Any, *arguments: Any, **options: Any) -> Any:
             # one without a name counts as the module around it
             name = self.names.get(id(module), self.layers[-1][1])
-            with note_entry(self.layers, name or "(model)"):
+                with note_entry(self.layers, name or "(model)"):
                 return original_call(module, *arguments, **options)
 
         jt.Module.__call__ = call
@@ -113,9 +113,11 @@ class Origins:
             node: Number of the graph node; 0 for memory that no variable owns.
             source: The latest node before the backward pass that the variable is computed from.
         """
-        phase = find_note(self.phases, node) if node else "forward"
+        if not node:
+            return Value("other", "", "forward")
+        phase = find_note(self.phases, node)
         layer = find_note(self.layers, node)
-        if not node or phase == "before":  # made before the step, and only now computed
+        if phase == "before":  # made before the step, and only now computed
             return Value("other", "", phase)
         if phase == "optimizer":
             return Value("temporary", "(optimizer)", phase)
@@ -141,14 +143,16 @@ def label_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
     labels = {}
     layers = {}  # by the id of a parameter
     for name, parameter in adapter.model.named_parameters():
-        layers[id(parameter)] = name.rpartition(".")[0]
+        layer, _, _ = name.rpartition(".")
+        layers[id(parameter)] = layer
         kind = "buffer" if name.endswith(RUNNING) else "parameter"
-        labels[read_node_number(parameter)] = (kind, layers[id(parameter)])
+        labels[read_node_number(parameter)] = (kind, layer)
     optimizer = getattr(adapter, "optimizer", None)
     for group in getattr(optimizer, "param_groups", []):
         for key, kind in STATES.items():
-            for parameter, variable in zip(group["params"], group.get(key) or []):
-                labels[read_node_number(variable)] = (kind, layers.get(id(parameter), ""))
+            states = group.get(key) or []
+            for parameter, state in zip(group["params"], states):
+                labels[read_node_number(state)] = (kind, layers.get(id(parameter), ""))
     for variable in iterate_arrays(adapter.inputs):
         labels[read_node_number(variable)] = ("input", "")
     return labels
@@ -163,13 +167,7 @@ def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
     origins = Origins(adapter)
     account = Account()
     account.enter_phase("forward")
-    alive = {}  # by block: what is there before the step, and can be given back
-    for block, size, node in split_rows(load_probe().held(), 3):
-        kind, layer = origins.labels.get(node, ("other", ""))
-        value = Value(kind, layer, "before", size=size)
-        account.values.append(value)
-        if block >= 0:
-            alive[block] = value
+    alive = add_values_before(account, origins)
     load_probe().begin()
     with origins.watch():
         adapter.step()
@@ -189,6 +187,18 @@ def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
     return {**account.as_dict(), "how": HOW}
 
 
+def add_values_before(account: Account, origins: Origins) -> dict[int, Value]:
+    """Add what is there before the step, and return by block what can be given back."""
+    alive = {}
+    for block, size, node in split_rows(load_probe().held(), 3):
+        kind, layer = origins.labels.get(node, ("other", ""))
+        value = Value(kind, layer, "before", size=size)
+        account.values.append(value)
+        if block >= 0:
+            alive[block] = value
+    return alive
+
+
 def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -> dict[int, Value]:
     """Add every block that the step took, and end those that it gave back, in order.
 
@@ -201,8 +211,11 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
         account.events += 1
         if size >= 0:  # taken
             value = origins.classify_variable(node, source)
-            value.size, value.born, value.by = size, account.events, next(makers)
-            alive[block] = new_values[node] = value
+            value.size = size
+            value.born = account.events
+            value.by = next(makers)
+            alive[block] = value
+            new_values[node] = value
             account.values.append(value)
             if value.phase != "before":
                 account.enter_phase(value.phase)

@@ -70,12 +70,12 @@ def describe_cause(base: Explanation, change: Explanation) -> str:
     # a kind that only one release has counts as 0 in the other
     differences = Counter(change.kinds)  # bytes by kind
     differences.subtract(base.kinds)
-    largest_first = sorted(differences, key=lambda kind: abs(differences[kind]), reverse=True)
-    least = SLIGHT * abs(differences[largest_first[0]])
+    largest_first = sorted(differences.items(), key=lambda item: abs(item[1]), reverse=True)
+    _kind, largest = largest_first[0]
     texts = []
-    for kind in largest_first:
-        if abs(differences[kind]) > least:
-            texts.append(f"{kind} {differences[kind] / MIB:+,.1f} MiB")
+    for kind, difference in largest_first:
+        if abs(difference) > SLIGHT * abs(largest):
+            texts.append(f"{kind} {difference / MIB:+,.1f} MiB")
     return ", ".join(texts) or "the same of every kind"
 
 

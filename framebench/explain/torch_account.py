@@ -114,7 +114,7 @@ class StorageAccount(Storages):
         self.values.pop(key).died = self.account.events
 
     def note_result(self, tensor: Tensor, operator: str) -> None:
-        """Add a result of an operator, unless its storage is known; label a gradient."""
+        """Add a result of an operator, unless its storage was added before; label a gradient."""
         node: Any = torch._C._current_autograd_node()  # None outside of the backward pass
         if node is not None and not self.is_updating:
             self.account.enter_phase("backward")

@@ -100,12 +100,13 @@ class GraphArrays(StorageTracker):
             maker = find_operator(nodes, graph.inputs[place])
             user = find_operator(nodes, graph.outputs[place])
             shape = [int(number) for number in variable["shape"].split(",") if number]
-            what = f"{variable['dtype']}{shape}"  # such as `float32[4, 8]`
+            dtype = variable["dtype"]
+            what = f"{dtype}{shape}"  # such as `float32[4, 8]`
             if maker:
                 what += f" of {maker}"
             elif user:
                 what += f" for {user}"
-            size = math.prod(shape) * WIDTHS.get(variable["dtype"], 4)
+            size = math.prod(shape) * WIDTHS.get(dtype, 4)
             arrays[address] = LiveStorage(what, "the graph of operations", size)
         return list(arrays.values())
 

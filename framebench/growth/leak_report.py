@@ -380,8 +380,11 @@ def describe_holder(things: list[Any], tracker: StorageTracker) -> str:
         if holder is not things and not isinstance(holder, FrameType):
             holders.append(describe_container(holder))
     named = [holder for holder in holders if "`" in holder]
-    best = named or holders
-    return "; ".join(filter(None, [*best[:1], tracker.describe(middle)]))
+    texts = (named or holders)[:1]
+    kept_alive = tracker.describe(middle)
+    if kept_alive:
+        texts.append(kept_alive)
+    return "; ".join(texts)
 
 
 def describe_container(holder: Any) -> str:
@@ -407,15 +410,20 @@ def describe_container(holder: Any) -> str:
 
 def describe_additions(name: str, file: str | None) -> str:
     """Return the lines that add to a variable: in a module's file, or in all files that run."""
+    paths = [file] if file else list_running_files()
     texts = []
-    for path in [file] if file else list_running_files():
-        lines = find_additions(path, name) if rank_file(path) == 2 else []
+    for path in paths:
+        if rank_file(path) < 2:  # not the user's
+            continue
+        lines = find_additions(path, name)
         if lines:
             listed = ", ".join(map(str, lines[:MOST_ADDITIONS]))
             if len(lines) > MOST_ADDITIONS:
                 listed += " and more"
             texts.append(f"{shorten_path(path)}:{listed}")
-    return f", added to at {' and '.join(texts)}" if texts else ""
+    if not texts:
+        return ""
+    return f", added to at {' and '.join(texts)}"
 
 
 def list_running_files() -> list[str]:

@@ -102,9 +102,9 @@ def run_worker(
     arguments = [environment.framework, *arguments]
 
     def hear(errors: str) -> None:
-        told = find_progress(errors)
-        if progress and told:
-            progress(told)
+        message = find_progress(errors)
+        if progress and message:
+            progress(message)
 
     try:
         printed = run_module(

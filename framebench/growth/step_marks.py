@@ -111,7 +111,9 @@ def trains(tree: ast.Module) -> bool:
         if isinstance(node, ast.Attribute) and node.attr in ("backward", "optim", "fit"):
             return True
         if isinstance(node, ast.ImportFrom | ast.Import):
-            names = [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names.append(node.module or "")
             if any("optim" in name or "Trainer" in name for name in names):
                 return True
     return False

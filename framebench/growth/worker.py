@@ -69,7 +69,8 @@ class StepFollower:
         self.first_watched = WARM_UP + steps
         self.needed = count_steps(steps)
         self.stepper: Any = None  # whose steps are counted, such as an optimizer
-        self.began = self.told_at = time.monotonic()
+        self.began = time.monotonic()
+        self.reported_at = self.began
 
     def end_step(self, stepper: Any = None) -> None:
         """Count, read or watch a step. Raises EnoughSteps after the last."""
@@ -97,8 +98,8 @@ class StepFollower:
     def tell_progress(self) -> None:
         """Say on standard error how many steps were made, now and then."""
         now = time.monotonic()
-        if now - self.told_at > TELL_S:
-            self.told_at = now
+        if now - self.reported_at > TELL_S:
+            self.reported_at = now
             progress = describe_progress(self.steps_made, self.needed, now - self.began)
             line = f"{PROGRESS}{progress}\n"
             os.write(2, line.encode())  # a script may have put something else for sys.stderr
