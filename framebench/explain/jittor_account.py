@@ -73,7 +73,7 @@ class Origins:
         def call(module: Any, *arguments: Any, **options: Any) -> Any:
             # one without a name counts as the module around it
             name = self.names.get(id(module), self.layers[-1][1])
-                with note_entry(self.layers, name or "(model)"):
+            with note_entry(self.layers, name or "(model)"):
                 return original_call(module, *arguments, **options)
 
         jt.Module.__call__ = call

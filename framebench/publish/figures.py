@@ -67,11 +67,16 @@ def save(
     `df`. Raises OSError, and ValueError if no figure has such a name.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    figures = list(list_figures(df, results, results.machines if results else ()))
-    chosen = [figure for figure in figures if fnmatchcase(figure[0], pattern)]
-    if figures and not chosen:
-        names = ", ".join(name for name, _, _ in figures)
-        raise ValueError(f"no figure {pattern!r}; there are: {names}, and all")
+    machines = results.machines if results else []
+    names = []
+    chosen = []
+    for figure in list_figures(df, results, machines):
+        name, _draw, _rows = figure
+        names.append(name)
+        if fnmatchcase(name, pattern):
+            chosen.append(figure)
+    if names and not chosen:
+        raise ValueError(f"no figure {pattern!r}; there are: {', '.join(names)}, and all")
     paths = []
     with start_drawing_pool() as pool:
         for picture in render_all(pool, chosen):

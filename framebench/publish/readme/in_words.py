@@ -38,6 +38,14 @@ class BatchShares(NamedTuple):
 SharesByBatch = dict[Any, BatchShares]  # by kind of device and case without its batch
 
 
+class Additions(NamedTuple):
+    """What is said of a machine's strategies besides its own rows of the usual batch."""
+
+    machine: str
+    timed: dict[Any, Any]  # of the other machines, as `find_timed` returns them
+    shares: SharesByBatch  # of all machines
+
+
 @dataclass(frozen=True)
 class Sentences:
     """Sentences that a document may have in the place of a table."""
@@ -56,15 +64,15 @@ def describe_results(results: Results) -> list[Sentences]:
     The last ones say what backs the numbers of all machines.
     """
     tables = {machine: results.table(machine) for machine in results.machines}
-    sentences = []
+    parts = []
     for machine, table in tables.items():
-        sentences.append(describe_training(table, machine, tables))
+        parts.append(describe_training(table, machine, tables))
     for machine, table in tables.items():
-        lines = stands_out.describe_machine(table)
-        sentences.append(Sentences(f"{machine}: what stands out", lines))
+        findings = stands_out.describe_machine(table)
+        parts.append(Sentences(f"{machine}: what stands out", findings))
     backing_lines = backing.describe_backing(results.records, results.root)
-    sentences.append(Sentences("what backs the numbers", backing_lines))
-    return [part for part in sentences if part.lines]
+    parts.append(Sentences("what backs the numbers", backing_lines))
+    return [part for part in parts if part.lines]
 
 
 def describe_training(
@@ -77,20 +85,22 @@ def describe_training(
     Where this machine has no times, or no shares at other batches, those of `tables`, the other
     machines, are used.
     """
-    others = {name: other for name, other in (tables or {}).items() if name != machine}
-    timed = find_timed(others)
-    shares = find_shares_by_batch({machine: table, **others})
-    trained = table[(table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)]
+    others = dict(tables or {})
+    others.pop(machine, None)
+    additions = Additions(
+        machine, find_timed(others), find_shares_by_batch({machine: table, **others})
+    )
+    is_shown = (table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)
+    trained = table[is_shown]
     # language models, which most people ask about, come first
     workloads = [spec.load_workload(name) for name in spec.list_workloads()]
     workloads.sort(key=lambda workload: workload.unit != "tokens")
     lines = []
     for workload in workloads:
         group = rows.select_shown(trained[trained["workload"] == workload.name])
-        savings = rank_savings(select_comparable(group))
         phrases = []
-        for framework, ranked in savings:
-            phrases.append(describe_least_needs(framework, ranked, timed, shares, machine))
+        for framework, ranked in rank_savings(select_comparable(group)):
+            phrases.append(describe_least_needs(framework, ranked, additions))
         if phrases:
             batch = rows.find_usual_batch(group)
             lines.append(f"**{workload.title}**, training at batch {batch}. {' '.join(phrases)}")
@@ -102,21 +112,15 @@ def find_shares_by_batch(tables: Mapping[str, pd.DataFrame]) -> SharesByBatch:
     shares: SharesByBatch = {}
     for machine, table in tables.items():
         usable = table[table["usable"] & table["needs_ratio"].notna()]
-        cases = usable["case"].str.replace(BATCH, "", regex=True)
-        for key, group in usable.groupby([usable["device"], cases]):
-            if len(group) > 1:
+        without_batch = usable["case"].str.replace(BATCH, "", regex=True)
+        for key, group in usable.groupby([usable["device"], without_batch]):
+            if len(group) > 1 and key not in shares:
                 by_batch = dict(zip(group["batch"], group["needs_ratio"], strict=True))
-                shares.setdefault(key, BatchShares(machine, by_batch))
+                shares[key] = BatchShares(machine, by_batch)
     return shares
 
 
-def describe_least_needs(
-    framework: str,
-    ranked: list[Any],
-    timed: dict[Any, Any],
-    shares: SharesByBatch,
-    machine: str,
-) -> str:
+def describe_least_needs(framework: str, ranked: list[Any], additions: Additions) -> str:
     """Return a sentence on the strategy of a framework that needs least.
 
     If that strategy was not timed, the sentence also names the timed strategy that needs least.
@@ -125,26 +129,25 @@ def describe_least_needs(
         return f"{framework}: no strategy saves memory."
     needs = []
     for row in select_with_price(ranked):
-        needs.append(describe_needs(row, timed, shares, machine))
+        needs.append(describe_needs(row, additions))
     return f"{framework} needs {', or '.join(needs)}."
 
 
-def describe_needs(row: Any, timed: dict[Any, Any], shares: SharesByBatch, machine: str) -> str:
+def describe_needs(row: Any, additions: Additions) -> str:
     """Return a strategy's needs, their share of the baseline's, and its cost in time."""
+    needs = f"{format_needs(row.needs_bytes)} MiB with `{row.strategy}`"
     share = f"{row.needs_ratio:.0%} of `{BASELINES[row.scenario]}`"
     price = describe_cost(row)
-    if pd.isna(row.time_ratio) and (row.case, row.device) in timed:
-        timed_on, other = timed[row.case, row.device]
+    if pd.isna(row.time_ratio) and (row.case, row.device) in additions.timed:
+        timed_on, other = additions.timed[row.case, row.device]
         price = f"{describe_cost(other)} on `{timed_on}`"
     dependence = ""
-    by_batch = shares.get((row.device, BATCH.sub("", row.case)))
+    by_batch = additions.shares.get((row.device, BATCH.sub("", row.case)))
     if by_batch is not None:
         dependence = describe_dependence(row.needs_ratio, by_batch.shares)
-        if dependence and by_batch.machine != machine:
+        if dependence and by_batch.machine != additions.machine:
             dependence += f" on `{by_batch.machine}`"
-    return (
-        f"{format_needs(row.needs_bytes)} MiB with `{row.strategy}` ({share}, {price}{dependence})"
-    )
+    return f"{needs} ({share}, {price}{dependence})"
 
 
 def describe_dependence(share: float, by_batch: Mapping[int, float]) -> str:

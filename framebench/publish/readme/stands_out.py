@@ -48,15 +48,14 @@ def describe_topic(
     names_strategy = len(strategies) > 1
     for workload in workloads or spec.list_workloads():
         group = table[(table["workload"] == workload) & (table["scenario"] == scenario)]
-        shown = group[
-            (group["batch"] == rows.find_usual_batch(group))
-            & group["strategy"].isin(strategies)
-            & group["framework"].isin(frameworks)
-            & (group["status"] != "unsupported")
-        ]
-        row_texts = [describe_row(row, names_strategy) for row in rows.iterate_rows(shown)]
-        if row_texts:
-            yield f"{spec.load_workload(workload).title} {', '.join(row_texts)}"
+        is_usual = group["batch"] == rows.find_usual_batch(group)
+        is_named = group["strategy"].isin(strategies) & group["framework"].isin(frameworks)
+        is_supported = group["status"] != "unsupported"
+        shown = group[is_usual & is_named & is_supported]
+        texts = [describe_row(row, names_strategy) for row in rows.iterate_rows(shown)]
+        if texts:
+            title = spec.load_workload(workload).title
+            yield f"{title} {', '.join(texts)}"
 
 
 def describe_row(row: Any, with_strategy: bool) -> str:

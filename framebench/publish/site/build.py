@@ -125,7 +125,7 @@ def run_sphinx(source: Path, site: Path) -> None:
         done = children.run_program([*command, str(source), str(site)], os.environ, LIMIT_S)
     except TimeoutError as error:
         raise Unbuildable(f"Sphinx did not end within {LIMIT_S} s") from error
-    if done.code:
+    if done.code != 0:
         lines = done.stderr.strip().splitlines() or ["no reason given"]
         warnings = "\n".join(lines[:SHOWN_WARNINGS])
         raise Unbuildable(f"Sphinx has {len(lines)} lines of warnings:\n{warnings}")

@@ -69,7 +69,9 @@ def write_source(
     """
     path = f"claims/{make_slug(machine.name)}/{name_page(source_name)}"
     of_source = [entry for entry in entries if entry.source == source_name]
-    kind = "Reports by users" if is_report(of_source[0]) else f"Claims of article {source_name}"
+    kind = f"Claims of article {source_name}"
+    if is_report(of_source[0]):
+        kind = "Reports by users"
     page = Page(source, path, f"{kind}, measured on {machine.name}")
     for entry in of_source:
         page.add_heading(f"{entry.name}: {entry.says}")
@@ -83,7 +85,9 @@ def add_claim(page: Page, machine: Machine, entry: Entry) -> None:
     records = []
     for place in entry.records:
         case = cases.get(place, "")
-        link = page.root + get_case_link(machine.name, case) if case in machine.page_rows else ""
+        link = ""
+        if case in machine.page_rows:
+            link = page.root + get_case_link(machine.name, case)
         records.append((place, link))
     measurements = make_detail(entry)
     # its section says everything else itself
@@ -135,10 +139,11 @@ def draw_lines(lines: Sequence[Line]) -> dict[str, Any]:
     first = lines[0]
     bars = []
     for line in lines:
-        role = "used for the verdict" if line.counts else "informational"
+        bar = {name: getattr(line, name) for name in SHOWN}
+        bar["role"] = "used for the verdict" if line.counts else "informational"
         if line.planned:
-            role = f"planned for {GPU}"
-        bars.append({name: getattr(line, name) for name in SHOWN} | {"role": role})
+            bar["role"] = f"planned for {GPU}"
+        bars.append(bar)
     marks = [{"at": first.null, "what": "no effect"}]
     if first.claimed is not None:
         marks.append({"at": first.claimed, "what": "claimed"})

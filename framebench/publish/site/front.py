@@ -42,7 +42,7 @@ from framebench.suite.sequences import drop_duplicates
 
 SCRIPT = "assets/data.js"
 SOURCE_PHRASES = {"compiler.plan": "planned by XLA", "allocator.simulated": "simulated"}
-ASKED = ("train", "eval")  # scenarios that everyone asks predictions for
+COMMON_SCENARIOS = ("train", "eval")  # everyone wants predictions for these
 QUESTION = ["workload", "scenario", "size", "batch"]  # a reader chooses a group by these
 # of a predicted strategy, as the form takes it
 POINT = ["framework", "strategy", "family", "needs", "peak", "share", "base", "least"]
@@ -180,8 +180,10 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
         }
         if pd.notna(row.throughput):
             work = row.throughput * row.step_time_s  # units of one step
+            slowest = work / row.step_high_s
+            fastest = work / row.step_low_s
             point["rate"] = round(row.throughput, 2)
-            point["range"] = [round(work / row.step_high_s, 2), round(work / row.step_low_s, 2)]
+            point["range"] = [round(slowest, 2), round(fastest, 2)]
         if pd.notna(row.torch_ratio):
             point["ratio"] = round(row.torch_ratio, 4)
         yield point
@@ -207,13 +209,14 @@ def load_predictions(results: Path) -> pd.DataFrame:
     columns = ["place", *QUESTION, *POINT, "bytes", "same_loss", "rank"]
     table = pd.DataFrame(points, columns=columns)
     table = table.astype({"bytes": float, "base": bool, "same_loss": bool})
-    # rows that are compared with one baseline
-    compared = table.groupby(["place", *QUESTION, "framework"])
+    # the number of the group whose rows are compared with one baseline
+    group = table.groupby(["place", *QUESTION, "framework"]).ngroup()
     bytes_of_baselines = table["bytes"].where(table["base"])
-    base_bytes = bytes_of_baselines.groupby(compared.ngroup()).transform("max")
+    base_bytes = bytes_of_baselines.groupby(group).transform("max")
     table["share"] = (table["bytes"] / base_bytes).round(3)
-    saves = table["same_loss"] & (table["bytes"] < base_bytes * (1 - PEAK.minimum))
-    least = table["bytes"][saves].groupby(compared.ngroup()[saves]).idxmin()
+    is_less = table["bytes"] < base_bytes * (1 - PEAK.minimum)
+    saves = table["same_loss"] & is_less
+    least = table["bytes"][saves].groupby(group[saves]).idxmin()
     table["least"] = table.index.isin(least)
     return table.sort_values("rank", kind="stable")
 
@@ -296,14 +299,15 @@ def list_described() -> list[str]:
 def list_questions(predictions: pd.DataFrame) -> list[Group]:
     """Return what can be asked about a device, each with the cases that a command would predict.
 
-    Asked about are training and evaluation of every full size, and what else was predicted for any
+    These are training and evaluation of every full size, and what else was predicted for any
     device.
     """
     keys = []
     for workload in spec.list_workloads():
         for size, preset in spec.load_workload(workload).sizes.items():
             if size.startswith(FULL_SIZE):
-                keys += [(workload, *key) for key in product(ASKED, [size], preset.batches)]
+                for scenario, batch in product(COMMON_SCENARIOS, preset.batches):
+                    keys.append((workload, scenario, size, batch))
     keys += predictions[QUESTION].itertuples(index=False, name=None)
     questions = []
     for workload, scenario, size, batch in drop_duplicates(keys):

@@ -52,7 +52,8 @@ def write_guides(source: SourceFolder) -> list[str]:
     pages = [*docs, *studies, *others]
     for file in pages:
         path = file.relative_to(ROOT)
-        source.write(path.as_posix(), unlink(file.read_text(encoding="utf-8"), file, pages))
+        text = unlink(file.read_text(encoding="utf-8"), file, pages)
+        source.write(path.as_posix(), text)
     for image in sorted((DOCS / "figures").glob("*.svg")):
         source.copy(image, image.relative_to(ROOT).as_posix())
     guides = Page(source, "guides", "Guides")

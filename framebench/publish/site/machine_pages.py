@@ -111,28 +111,31 @@ def write_cases(source: SourceFolder, machine: Machine) -> Iterator[str]:
         title = ", ".join(map(get_title, (workload, framework, scenario)))
         page = Page(source, path, f"{title} on {machine.name}")
         for case in cases:
-            row = machine.page_rows[case]
-            of_case = records[case]
-            moment = row["measured_at"]
-            record = next(each for each in of_case if each.provenance.measured_at == moment)
-            sections = [make_numbers_table(row), make_record_table(record)]
-            if len(of_case) > 1:
-                sections.append(make_history_table(of_case))
-            shown = []
-            for section in sections:
-                html = make_table(section, page.root, is_sortable=False)
-                shown.append((section.title, html))
-            page.add_heading(case)
-            page.add_html(
-                render(
-                    "case.html",
-                    anchor=make_slug(case),
-                    record=record,
-                    case=record.parsed,
-                    sections=shown,
-                )
-            )
+            add_case(page, case, machine.page_rows[case], records[case])
         yield page.save()
+
+
+def add_case(page: Page, case: str, row: pd.Series, records: list[Record]) -> None:
+    """Add the section of a case: its numbers, the record they are from, and all its records."""
+    moment = row["measured_at"]
+    record = next(each for each in records if each.provenance.measured_at == moment)
+    tables_of_case = [make_numbers_table(row), make_record_table(record)]
+    if len(records) > 1:
+        tables_of_case.append(make_history_table(records))
+    sections = []
+    for table in tables_of_case:
+        html = make_table(table, page.root, is_sortable=False)
+        sections.append((table.title, html))
+    page.add_heading(case)
+    page.add_html(
+        render(
+            "case.html",
+            anchor=make_slug(case),
+            record=record,
+            case=record.parsed,
+            sections=sections,
+        )
+    )
 
 
 def make_numbers_table(row: pd.Series) -> Table:
@@ -233,7 +236,6 @@ def write_figures(source: SourceFolder, machine: Machine, pictures: Iterable[Pic
         file = f"figures/{make_slug(machine.name)}/{make_slug(picture.name)}.svg"
         source.write(f"assets/{file}", picture.svg)
         page.add_heading(title)
-        page.add_html(
-            render("figure.html", file=f"{page.root}_static/{file}", title=title, picture=picture)
-        )
+        link = f"{page.root}_static/{file}"
+        page.add_html(render("figure.html", file=link, title=title, picture=picture))
     return [page.save()] if page.parts else []

@@ -31,6 +31,7 @@ from framebench.publish.site.markup import make_table, render
 from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.titles import get_title
 from framebench.suite.case import Case
+from framebench.suite.sequences import group_by
 
 SOURCE_TITLES = {"compiler.plan": "XLA's plan", "allocator.simulated": "simulated step"}
 HEAD = ("case", "release", "reserved MiB", "needs MiB", "of memory", "source")
@@ -77,14 +78,13 @@ def write_device(
     count = f"{len(predictions):,} predictions, none measured."
     page.add_text(f"{device.gib:,.2f} GiB of memory that a program can have. {count}")
     rows = []
-    by_page: dict[str, list[Planned]] = defaultdict(list)
     for planned in predictions:
-        by_page[get_prediction_page(device.name, planned.case)].append(planned)
         link = get_prediction_link(device.name, planned.case, name_release(planned))
         rows.append((page.root + link, planned, describe_numbers(planned, device)))
     page.add_heading("Every prediction")
     page.add_html(render("predictions.html", head=HEAD, rows=rows))
     page.add_tables(*make_device_tables(device, predictions, results))
+    by_page = group_by(predictions, lambda each: get_prediction_page(device.name, each.case))
     section_pages = []
     for path, of_page in sorted(by_page.items()):
         section_pages.append(write_sections(source, path, device, of_page))
