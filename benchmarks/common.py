@@ -24,6 +24,7 @@ from framebench.strategies.registry import SCENARIOS
 from framebench.strategies.strategy import TITLES
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.sequences import drop_duplicates
 
 # asv forks every benchmark process from a server that has read these once.
 ENVIRONMENT = os.environ.get("FRAMEBENCH_ENV", "")  # such as torch==2.13.0
@@ -90,13 +91,12 @@ class CaseBenchmark(ABC):
         # asv's pages open with the first value of each parameter: the baseline at the base batch
         baseline = SCENARIOS[cls.scenario].baseline
         base_batch = workload.preset(cls.size).base
-        batches = {case.batch for case in cases}
-        cls.params = [
-            list(dict.fromkeys([baseline, *(case.strategy for case in cases)])),
-            [base_batch, *sorted(batches - {base_batch})],
-        ]
-        size = "" if cls.size == DEFAULT_SIZE else f", size {cls.size}"
-        about = f"{workload.title} in {TITLES[framework]}, {cls.scenario}{size}"
+        strategies = drop_duplicates([baseline, *(case.strategy for case in cases)])
+        other_batches = {case.batch for case in cases} - {base_batch}
+        cls.params = [strategies, [base_batch, *sorted(other_batches)]]
+        about = f"{workload.title} in {TITLES[framework]}, {cls.scenario}"
+        if cls.size != DEFAULT_SIZE:
+            about += f", size {cls.size}"
         for name, method in inspect.getmembers(cls, inspect.isfunction):
             if name.startswith("track_"):
                 setattr(cls, name, copy_for_class(method, about, f"{workload.unit}/s"))

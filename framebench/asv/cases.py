@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 
 from framebench.engine.runner import explain_unsupported
 from framebench.models import spec
@@ -58,7 +57,9 @@ def list_every_case() -> tuple[Case, ...]:
     The list makes a benchmark's parameters the same under every profile, so that asv collects the
     results that several profiles measure at one commit.
     """
-    cases = [case for name in profiles.PROFILES for case in profiles.list_profile_cases(name)]
+    cases: list[Case] = []
+    for name in profiles.PROFILES:
+        cases += profiles.list_profile_cases(name)
     return tuple(drop_duplicates(cases))
 
 
@@ -67,12 +68,8 @@ def list_class_cases(workload: str, framework: str, scenario: str, size: str) ->
     parts = (workload, framework, scenario, size)
     cases = []
     for case in list_every_case():
-        if (
-            case.workload,
-            case.framework,
-            case.scenario,
-            case.size,
-        ) == parts and case.support.supported:
+        parts_of_case = (case.workload, case.framework, case.scenario, case.size)
+        if parts_of_case == parts and case.support.supported:
             cases.append(case)
     return cases
 
@@ -113,18 +110,18 @@ def select_by_parameters(
     suite_class = parse(name)
     if suite_class is None:
         return {}
-    params = benchmarks[name]["params"]
-    shape = [len(values) for values in params]
+    # as asv has them: each value as Python writes it
+    strategies, batches = benchmarks[name]["params"]
     chosen = {}
     for case in profile_cases(suite_class, profile_name):
-        indices = [params[0].index(repr(case.strategy)), params[1].index(repr(case.batch))]
-        index = int(np.ravel_multi_index(indices, shape))
+        row = strategies.index(repr(case.strategy))
+        index = row * len(batches) + batches.index(repr(case.batch))
         if index in benchmarks.benchmark_selection[name]:
             chosen[index] = case
     return chosen
 
 
-@cache  # asked for each benchmark, whenever a case is done
+@cache  # called for each benchmark, whenever a case is done
 def profile_cases(suite_class: SuiteClass, profile_name: str) -> list[Case]:
     """Return the cases of a class that a profile measures."""
     of_class = list_class_cases(*suite_class)

@@ -83,9 +83,13 @@ class RunOutcome:
 
 def find_last_words(stderr: str | None) -> str:
     """Return the last line that a benchmark printed, such as that of a traceback."""
-    lines = [line.strip() for line in (stderr or "").splitlines()]
-    messages = [line for line in lines if line and not line.startswith(("asv:", "For parameters:"))]
-    return messages[-1] if messages else ""
+    last = ""
+    for line in (stderr or "").splitlines():
+        text = line.strip()
+        # these lines are asv's own
+        if text and not text.startswith(("asv:", "For parameters:")):
+            last = text
+    return last
 
 
 def explain_setup(framework: str, why: str) -> str:

@@ -68,9 +68,15 @@ def add_title(format_result: Callable[..., list[str]]) -> Callable[..., list[str
     def format_with_title(result: Any, benchmark: dict[str, Any], *options: Any) -> list[str]:
         lines = format_result(result, benchmark, *options)
         width = count_row_parameters(lines, benchmark["param_names"])
-        shown_lines = [line for line in lines if set(line.split()[width:]) != {"n/a"}]
+        shown = []
         title = benchmark.get("pretty_name")
-        return [title, *shown_lines] if title else shown_lines
+        if title:
+            shown.append(title)
+        for line in lines:
+            numbers = line.split()[width:]
+            if set(numbers) != {"n/a"}:
+                shown.append(line)
+        return shown
 
     return format_with_title
 

@@ -65,11 +65,12 @@ def compare_(
     name = ["compare", base, change, f"{blocks} blocks"]
     if env:
         name.append(f"--env {env}")
-    frameworks = {case.framework for case in pair}
-    with open_session(results, " ".join([*name, str(options)])) as opened:
+    name.append(str(options))
+    frameworks = drop_duplicates(case.framework for case in pair)
+    with open_session(results, " ".join(name)) as opened:
         try:
-            ready = installed.find_environments((case.framework for case in pair), env, say)
-            missing = sorted(frameworks - ready.keys())
+            ready = installed.find_environments(frameworks, env, say)
+            missing = sorted(set(frameworks) - ready.keys())
             if missing:
                 raise measure.NotMeasured(
                     f"{' and '.join(missing)} cannot be measured by --env {env}"
@@ -86,7 +87,9 @@ def compare_(
             fail(str(error), 1)
     base_records = [measured_round.base for measured_round in measured_rounds]
     change_records = [measured_round.change for measured_round in measured_rounds]
-    machine_blocks = Blocks(Folder(results).get_records(base_records[0].provenance.machine))
+    # intervals rest on all blocks of the machine, not on these alone
+    machine = base_records[0].provenance.machine
+    machine_blocks = Blocks(Folder(results).get_records(machine))
     if as_json:
         echo(json.dumps(verdicts.make_report(base_records, change_records, machine_blocks)))
     else:

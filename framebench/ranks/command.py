@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class RankQuestion:
+    """A question to `advise`: which strategies over ranks fit into the budget."""
+
+    workload: str
+    frameworks: tuple[str, ...]
+    scenario: str
+    batch: int  # that the ranks share
+    size: str
+    ranks: int
+
+
+@dataclass(frozen=True)
 class RankOffer:
     """One strategy over ranks that is predicted."""
 
@@ -60,17 +72,7 @@ def predict_in_environment(case: Case) -> Prediction:
         return predicted.predict_rank_peak(case, environments.ensure(case.framework, say=say))
 
 
-def advise(
-    workload: str,
-    frameworks: tuple[str, ...],
-    scenario: str,
-    batch: int,
-    size: str,
-    ranks: int,
-    budget: int,
-    results: Path,
-    as_json: bool,
-) -> bool:
+def advise(question: RankQuestion, budget: int, results: Path, as_json: bool) -> bool:
     """Print the strategies over ranks that fit into a budget of bytes for each rank.
 
     Returns whether none fits. Raises UnknownCase if there are no such strategies.
@@ -84,11 +86,11 @@ def advise(
     from framebench.analysis.rendering import format_mib
     from framebench.analysis.results import Results
 
-    cases = select_cases(workload, frameworks, scenario, batch, size, ranks)
-    if cases[0].batch != batch:
+    cases = select_cases(question)
+    if cases[0].batch != question.batch:
         say(
-            f"a batch of {batch} does not divide by {ranks} ranks: of {cases[0].batch} samples "
-            "instead"
+            f"a batch of {question.batch} does not divide by {question.ranks} ranks: of "
+            f"{cases[0].batch} samples instead"
         )
     searches = Results(results).searches
     offers = []
@@ -107,7 +109,7 @@ def advise(
     if as_json:
         answer = {
             "budget_bytes": budget,
-            "ranks": ranks,
+            "ranks": question.ranks,
             "fitting": list_offers(fitting),
             "too_large": list_offers(offers[len(fitting) :]),
             "not_predicted": [{"case": case.id, "why": why} for case, why in unpredicted.items()],
@@ -190,29 +192,31 @@ def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list
     return Table.of_text(title, caption, head, rows, left=2, notes=tuple(notes))
 
 
-def select_cases(
-    workload: str, frameworks: tuple[str, ...], scenario: str, batch: int, size: str, ranks: int
-) -> list[Case]:
+def select_cases(question: RankQuestion) -> list[Case]:
     """Return a case for each strategy over ranks that a framework has and that needs no other.
 
     Raises UnknownCase.
     """
+    workload, scenario = question.workload, question.scenario
     model = spec.load_workload(workload)
+    strategies = []
+    for (of_scenario, name), strategy in OVER_RANKS.items():
+        if of_scenario == scenario and strategy.suits(model) and not strategy.needs:
+            strategies.append(name)
     cases = []
-    for framework in frameworks:
-        for (of_scenario, name), strategy in OVER_RANKS.items():
-            if of_scenario == scenario and strategy.suits(model) and not strategy.needs:
-                case_id = f"{workload}/{framework}/{scenario}/{name}/b{batch}/{size}"
-                case = over_ranks(case_id, ranks)
-                if case.support.supported:
-                    cases.append(case)
+    for framework in question.frameworks:
+        for name in strategies:
+            case_id = f"{workload}/{framework}/{scenario}/{name}/b{question.batch}/{question.size}"
+            case = over_ranks(case_id, question.ranks)
+            if case.support.supported:
+                cases.append(case)
     if not cases:
-        scenarios = set()
+        possible = set()
         for (of_scenario, _), strategy in OVER_RANKS.items():
             for name in strategy.workloads or spec.list_workloads():
-                scenarios.add(f"{name} {of_scenario}")
+                possible.add(f"{name} {of_scenario}")
         raise UnknownCase(
-            f"no strategy over ranks for {workload} {scenario} in {', '.join(frameworks)}; "
-            f"there are some for {', '.join(sorted(scenarios))}"
+            f"no strategy over ranks for {workload} {scenario} in "
+            f"{', '.join(question.frameworks)}; there are some for {', '.join(sorted(possible))}"
         )
     return cases

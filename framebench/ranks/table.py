@@ -56,10 +56,12 @@ def make_tables(records: Iterable[Record]) -> Iterator[Table]:
         return
     ranks = {}
     for measured in select_cases(rank_records):
-        ranks[measured.newest.provenance.machine, measured.newest.case] = measured.record.ranks
+        newest = measured.newest
+        ranks[newest.provenance.machine, newest.case] = measured.record.ranks
     rows = [make_fields(row, ranks[row.machine, row.case]) for row in make_rows(rank_records)]
     df = pd.DataFrame(rows).sort_values(ORDER)
-    df["off"] = df["predicted_bytes"].astype(float) / df["fullest_rank_bytes"].astype(float) - 1
+    predicted = df["predicted_bytes"].astype(float)
+    df["off"] = predicted / df["fullest_rank_bytes"].astype(float) - 1
     for (machine, scenario, size), group in df.groupby(["machine", "scenario", "size"]):
         versions = group["framework"] + " " + group["framework_version"].fillna("-")
         cells = group.astype(object)  # a column of numbers takes no text
@@ -85,11 +87,18 @@ def make_fields(row: Row, ranks: Sequence[Rank]) -> dict[str, Any]:
     for part in PARTS:
         sizes = [rank.held[part] for rank in ranks if part in rank.held]
         fields[part] = max(sizes, default=None)
-    # a combination such as checkpoint+fsdp follows its part over ranks; a strategy that this
-    # catalog does not have comes last
-    catalog = [name for _scenario, name in OVER_RANKS]
-    parts_over_ranks = [part for part in row.strategy.split("+") if part in catalog]
-    places = [catalog.index(part) for part in parts_over_ranks]
-    fields["strategy_place"] = max(places, default=len(catalog))
+    fields["strategy_place"] = find_place(row.strategy)
     fields["framework_place"] = FRAMEWORKS.index(row.framework)
     return fields
+
+
+def find_place(strategy: str) -> int:
+    """Return the place of a strategy over ranks in the catalog.
+
+    A combination such as checkpoint+fsdp has the place of its part over ranks. A strategy that the
+    catalog does not have comes last.
+    """
+    parts = strategy.split("+")
+    catalog = [name for _scenario, name in OVER_RANKS]
+    places = [place for place, name in enumerate(catalog) if name in parts]
+    return max(places, default=len(catalog))

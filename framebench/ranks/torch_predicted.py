@@ -77,12 +77,13 @@ def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
         model, inputs = adapter.model, adapter.inputs
         peak, parts = private.track_step(model, optimizer, inputs, adapter.step)
     # to the tracker, all that an operator makes during the update is a state: only some of it stays
-    states = count_bytes(
-        t.to_local() if isinstance(t, DTensor) else t for t in adapter.state_tensors()
-    )
-    passing = parts.get("optimizer states", 0) - states
+    states = []
+    for tensor in adapter.state_tensors():
+        states.append(tensor.to_local() if isinstance(tensor, DTensor) else tensor)
+    state_bytes = count_bytes(states)
+    passing = parts.get("optimizer states", 0) - state_bytes
     if passing > 0:
-        parts["optimizer states"] = states
+        parts["optimizer states"] = state_bytes
         parts["temporaries"] = parts.get("temporaries", 0) + passing
     return peak, parts
 

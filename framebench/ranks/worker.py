@@ -89,7 +89,8 @@ def run_processes(ranks: int, arguments: list[str]) -> int:
             "RANK": str(rank),
         }
         processes.append(subprocess.Popen([sys.executable, *arguments], env=variables))
-    statuses = [process.poll() for process in processes]
+    statuses: list[int | None] = [None]
+    # once one has failed, the others would wait for it
     while None in statuses and not any(statuses):
         time.sleep(POLL_S)
         statuses = [process.poll() for process in processes]
@@ -123,8 +124,8 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
             memory = measure_memory(adapter, task, emit)
             measured = []
             for rank in ranks.gather_readings(adapter, to_json(memory)):
-                held_bytes = rank.pop("held")
-                measured.append(RankMemory(MemoryResult(**rank), held_bytes))
+                bytes_by_part = rank.pop("held")
+                measured.append(RankMemory(MemoryResult(**rank), bytes_by_part))
             joined = to_json(Result(ranks=measured))
     except Exception as error:
         raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
@@ -164,14 +165,14 @@ def join_verified(answers: list[dict[str, Any]]) -> dict[str, Any]:
     for answer in answers:
         if not answer["passed"]:
             return dict(answer["result"])
-    result = dict(answers[0]["result"])
-    proven = sum(answer["result"]["effect"]["proven"] for answer in answers)
-    evidence = {**result["effect"]["evidence"], "proven_in_ranks": proven}
-    reason = result["effect"]["reason"]
+    effects = [answer["result"]["effect"] for answer in answers]
+    proven = sum(effect["proven"] for effect in effects)
+    evidence = {**effects[0]["evidence"], "proven_in_ranks": proven}
+    reason = effects[0]["reason"]
     if reason is None and proven < len(answers):
         reason = f"proven in {proven} of {len(answers)} ranks"
-    result["effect"] = to_json(StrategyEffect(proven == len(answers), evidence, reason))
-    return result
+    effect = StrategyEffect(proven == len(answers), evidence, reason)
+    return {**answers[0]["result"], "effect": to_json(effect)}
 
 
 def say_nothing(message: Message) -> None:

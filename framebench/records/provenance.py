@@ -208,9 +208,12 @@ def hash_hardware(hardware: dict[str, Any]) -> str:
     """
     names = ("cpu", "cores", "logical_cores", "gpus", "bfloat16", "transparent_huge_pages")
     facts = {name: hardware.get(name) for name in names}
-    facts["memory_gib"] = round((hardware.get("memory_bytes") or 0) / 2**30)
+    memory_bytes = hardware.get("memory_bytes") or 0
+    facts["memory_gib"] = round(memory_bytes / 2**30)
+    # such as `x86_64`, the last word of `Linux 6.1.0 x86_64`
     facts["architecture"] = str(hardware.get("system", "")).rpartition(" ")[2]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+    text = json.dumps(facts, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def list_bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str] | None:

@@ -261,14 +261,16 @@ class Case:
         names = {part.name for part in self.plan.parts}
         for part in self.plan.parts:
             if part.needs and names.isdisjoint(part.needs):
-                possible = " or ".join(f"{other}+{part.name}" for other in part.needs)
-                return f"only in a combination, such as {possible}: {support.why}"
+                combinations = [f"{other}+{part.name}" for other in part.needs]
+                examples = " or ".join(combinations)
+                return f"only in a combination, such as {examples}: {support.why}"
         place = f"{self.workload}/{self.framework}"
-        exceptions = self.plan.exceptions
-        obstacle = exceptions.get(place) or exceptions.get(f"{place}/{self.size}")
-        obstacle = obstacle or self.spec.explain_refusal(self.plan)
-        if obstacle:
-            return obstacle
+        for exception in (place, f"{place}/{self.size}"):
+            if self.plan.exceptions.get(exception):
+                return self.plan.exceptions[exception]
+        refusal = self.spec.explain_refusal(self.plan)
+        if refusal:
+            return refusal
         if "rewrite" in names and not self.spec.rewrites.get(self.framework):
             return "no slow path was found in this workload to write differently"
         if "scan" in names and self.spec.identical_layers(self.config) < 2:
@@ -304,15 +306,17 @@ def is_declared(case: Case) -> bool:
     its own.
     """
     workload, plan = case.spec, case.plan
-    if plan.over_ranks != (case.ranks > 1) or case.batch % case.ranks:
+    is_over_ranks = case.ranks > 1
+    if plan.over_ranks != is_over_ranks or case.batch % case.ranks != 0:
         return False
     if not case.stage.suits(workload) or not plan.suits(workload):
         return False
     if plan.micro_batches > 1 and workload.couples_samples:
         # micro-batches change the result here: there are references for every batch they divide
         return case.batch >= find_first_batch(case) and case.batch % plan.micro_batches == 0
-    computes_as_baseline = plan.same_loss and case.scenario in ("train", "eval")
-    return computes_as_baseline or case.batch == workload.preset(case.size).base
+    if plan.same_loss and case.scenario in ("train", "eval"):
+        return True  # the baseline has references at every batch
+    return case.batch == workload.preset(case.size).base
 
 
 def find_first_batch(case: Case) -> int:

@@ -122,17 +122,18 @@ def list_batches(case: Case, profile: Profile) -> tuple[int, ...]:
     Where it is a single one, that is the smallest that the strategy's micro-batches divide.
     """
     preset = case.spec.preset(case.size)
-    larger = tuple(batch for batch in preset.batches if batch >= preset.base)
+    from_base = tuple(batch for batch in preset.batches if batch >= preset.base)
     if profile.batches:
-        if len(larger) < profile.batches:
+        if len(from_base) < profile.batches:
             return preset.batches[-profile.batches :]
-        return larger[: profile.batches]
+        return from_base[: profile.batches]
     if profile.quick:
         if not case.plan.quick or case.scenario not in ("train", "eval"):
             return ()
         name = f"{case.workload}/{case.scenario}/{case.strategy}"
-        count = 2 if name == profile.also_at_the_next_batch else 1
-        return larger[:count]
+        if name == profile.also_at_the_next_batch:
+            return from_base[:2]
+        return from_base[:1]
     if case.strategy == case.stage.baseline:
         return preset.batches
     return (find_first_batch(case),)

@@ -192,12 +192,13 @@ def select_rows(output: Any, is_inexact: Callable[[Any], bool]) -> list[Any]:
     unless there is nothing else, and arrays with fewer rows than the longest.
     """
     arrays = list(iterate_arrays(output))
-    with_rows = [array for array in arrays if len(array.shape)]
+    with_rows = [array for array in arrays if len(array.shape) > 0]
     if not with_rows:
         return arrays
-    numbers = [array for array in with_rows if is_inexact(array)] or with_rows
-    rows = max(array.shape[0] for array in numbers)
-    return [array for array in numbers if array.shape[0] == rows]
+    inexact = [array for array in with_rows if is_inexact(array)]
+    candidates = inexact or with_rows
+    rows = max(array.shape[0] for array in candidates)
+    return [array for array in candidates if array.shape[0] == rows]
 
 
 def has_axis_of(node: Any, samples: int) -> bool:

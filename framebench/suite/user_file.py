@@ -132,7 +132,11 @@ def list_defined(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return [node.name]
     if isinstance(node, ast.Import | ast.ImportFrom):
-        return [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+        names = []
+        for alias in node.names:
+            name = alias.asname or alias.name
+            names.append(name.split(".")[0])  # `import os.path` defines `os`
+        return names
     targets: list[ast.expr] = []
     if isinstance(node, ast.Assign):
         targets = node.targets

@@ -113,18 +113,17 @@ class OptimizerCheck:
             name: The name of the weight.
             states: By kind, the weight's states after the update, of the weight's shape.
         """
-        initial = self.initial_weights[name]
+        initial = self.initial_weights[name].reshape(-1)
         if name not in self.expected_change:
-            self.expected_change[name] = np.zeros_like(initial, np.float32)
-        expected_change = self.expected_change[name]
-        # `reshape` returns views: to write into `change` is to write into `expected_change`
-        change = expected_change.reshape(-1)
-        initial = initial.reshape(-1)
+            shape = self.initial_weights[name].shape
+            self.expected_change[name] = np.zeros(shape, np.float32)
+        # a view: to write into it is to write into the array that is returned in the end
+        change = self.expected_change[name].reshape(-1)
         flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)
-            before = initial[chunk] + change[chunk].astype(np.float64)
             states_of_chunk = {kind: array[chunk] for kind, array in flat_states.items()}
+            before = initial[chunk] + change[chunk].astype(np.float64)
             after = compute_update(optimizer, self.steps, before, states_of_chunk)
             change[chunk] = after - initial[chunk]
 
@@ -141,8 +140,10 @@ class OptimizerCheck:
                 continue
             initial = self.initial_weights[name]
             expected = self.expected_change[name]
-            difference = compute_norm(numbers.astype(np.float64) - initial - expected)
+            change = numbers.astype(np.float64) - initial
+            difference = compute_norm(change - expected)
             rounding = self.steps * ROUNDINGS * FLOAT32_ROUNDOFF * compute_norm(initial)
+            # not `max`, which would hide NaN
             beyond_rounding = float(np.maximum(difference - rounding, 0))
             errors_by_weight[name] = divide_error(beyond_rounding, compute_norm(expected))
         return errors_by_weight

@@ -275,6 +275,7 @@ def derive_tolerances(
         largest = find_largest_responses(observed.tensors, moved_tensors, kind, left_out, shared)
         median = 0.0
         if largest:
+            # the lower one of two, so that it is the response of a group
             median = statistics.median_low(largest.values())
         floor = max(least, least_of_tensors, FACTOR * median)
         usual[kind] = derive_tensor_tolerance(median, floor)
@@ -349,12 +350,14 @@ def derive_value_tolerances(
     observed: Observed, responses: list[Observed], least: float, least_of_norms: float = 0.0
 ) -> dict[str, float]:
     """Return the relative tolerance of each value. The losses of all steps share the largest."""
-    largest: dict[str, float] = defaultdict(float)
+    largest: dict[str, float] = defaultdict(float)  # by name, and of all losses as `loss`
     for response in responses:
         for name, value in observed.values.items():
-            group = "loss" if name.startswith("loss") else name
-            moved = abs(response.values[name] - value) / abs(value) if value else 0.0
+            if value == 0:  # nothing to be relative to
+                continue
+            moved = abs(response.values[name] - value) / abs(value)
             if math.isfinite(moved):
+                group = "loss" if name.startswith("loss") else name
                 largest[group] = max(largest[group], moved)
     tolerances = {}
     for name in observed.values:

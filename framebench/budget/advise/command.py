@@ -32,6 +32,7 @@ from framebench.cli.shared import (
 )
 from framebench.models import spec
 from framebench.ranks.cases import match_cases
+from framebench.ranks.command import RankQuestion
 from framebench.ranks.command import advise as advise_over_ranks
 from framebench.records import provenance
 from framebench.strategies.registry import SCENARIOS, find_baseline, list_used
@@ -149,19 +150,8 @@ def advise(
                 f"shared: framebench advise {example}{repeat_options(results, budget)}",
                 2,
             )
-        raise typer.Exit(
-            advise_over_ranks(
-                workload,
-                frameworks,
-                scenario,
-                named.batch,
-                size,
-                ranks,
-                budget,
-                results,
-                as_json,
-            )
-        )
+        over_ranks = RankQuestion(workload, frameworks, scenario, named.batch, size, ranks)
+        raise typer.Exit(advise_over_ranks(over_ranks, budget, results, as_json))
 
     from framebench.budget.advise.advice import Question
 
