@@ -27,7 +27,7 @@ from framebench.analysis.needs import (
     is_process_unknown,
 )
 from framebench.analysis.searches import NO_SEARCHES, Searches
-from framebench.analysis.selection import AnyMeasured, select_cases
+from framebench.analysis.selection import AnyMeasured, select_cases, select_single
 from framebench.analysis.statistics import Ratio
 from framebench.records.record_base import (
     CalibrationLike,
@@ -163,8 +163,8 @@ def make_blocks(all_records: Iterable[RecordBase]) -> Blocks:
 
     The times of cases over ranks do not count: `make_frame` leaves these cases out.
     """
-    single = [record for record in all_records if record.parsed.ranks == 1]
-    return Blocks(chain.from_iterable(case.timed for case in select_cases(single)))
+    cases = select_cases(select_single(all_records))
+    return Blocks(chain.from_iterable(case.timed for case in cases))
 
 
 def make_rows(
@@ -516,7 +516,7 @@ def make_frame(
     Cases over several ranks are left out: `framebench.ranks.table` compares them with each other.
     `machine_blocks` are as in `make_rows`.
     """
-    single = [record for record in all_records if record.parsed.ranks == 1]
+    single = select_single(all_records)
     return make_frame_of_rows(make_rows(single, searches, machine_blocks))
 
 

@@ -36,7 +36,7 @@ from framebench.analysis.needs import (
 from framebench.analysis.predict import fit_line
 from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import Searches
-from framebench.analysis.selection import select_records
+from framebench.analysis.selection import select_records, select_single
 from framebench.records import store
 from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
@@ -89,7 +89,7 @@ def read_evidence(
     The rows are of one version of each framework. No other record is read.
     """
     records = select_records(store.read_cases(results, machine, f"{workload}.*.{scenario}.*"))
-    return make_rows(record for record in records if record.parsed.ranks == 1), Blocks(records)
+    return make_rows(select_single(records)), Blocks(records)
 
 
 def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:

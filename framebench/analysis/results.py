@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from framebench.analysis.searches import Searches, load_searches
-from framebench.analysis.selection import select_records
+from framebench.analysis.selection import select_records, select_single
 from framebench.records import provenance, store
 from framebench.records.lines import count_lines
 from framebench.records.record import Record
@@ -220,9 +220,8 @@ class Results:
 
         rows_of_machines = []
         for name in machines:
-            records = select_records(self.read_for_tables(name))
-            single = [record for record in records if record.parsed.ranks == 1]
-            rows_of_machines.append(frames.make_rows(single, self.searches))
+            records = select_single(select_records(self.read_for_tables(name)))
+            rows_of_machines.append(frames.make_rows(records, self.searches))
         return frames.make_frame_of_rows(answers.select_one_row_per_case(rows_of_machines))
 
     def table(

@@ -49,6 +49,11 @@ def select_records(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
     return select_one_version(select_current(all_records))
 
 
+def select_single(records: Iterable[AnyRecord]) -> list[AnyRecord]:
+    """Return the records of cases in one process; those over ranks have tables of their own."""
+    return [record for record in records if record.parsed.ranks == 1]
+
+
 class Measured(NamedTuple, Generic[AnyRecord]):
     """The records that count for one case in one version of its framework, on one machine."""
 

@@ -134,11 +134,15 @@ def describe_cases(lines: Sequence[Line]) -> str:
 
     A case of another machine's GPU ends in ` on MACHINE`.
     """
-    texts: dict[str, list[str]] = defaultdict(list)  # by framework
+    cases_by_framework: dict[str, list[str]] = defaultdict(list)
     for group, batches in sorted(group_batches(lines).items()):
-        listed = ", ".join(f"b{batch}" for batch in sorted(batches))
-        texts[group.framework].append(f"{group.workload} {listed}{group.ending}")
-    return "; ".join(f"{framework}: {', '.join(cases)}" for framework, cases in texts.items())
+        numbers = ", ".join(f"b{batch}" for batch in sorted(batches))
+        case = f"{group.workload} {numbers}{group.ending}"
+        cases_by_framework[group.framework].append(case)
+    texts = []
+    for framework, cases in cases_by_framework.items():
+        texts.append(f"{framework}: {', '.join(cases)}")
+    return "; ".join(texts)
 
 
 class CaseGroup(NamedTuple):

@@ -183,9 +183,9 @@ def show(
     machines, records = find_records(folder, machine, selectors)
     if by_machine and not as_json:
         from framebench.analysis.reports.machines import compare_machines
+        from framebench.analysis.selection import select_single
 
-        single = [record for record in records if record.parsed.ranks == 1]
-        tables = compare_machines(make_rows(single))
+        tables = compare_machines(make_rows(select_single(records)))
         if not tables:
             fail("no record of the named cases has numbers that may be shown", 1)
         for table in tables:

@@ -154,14 +154,16 @@ def build(environment: Environment, where: Path, say: Say, also: Sequence[str] =
     versions, pip chooses others; every record has the versions. Raises SetupError.
     """
     framework, version = environment.framework, environment.version
-    pins = read_other_pins(framework, version)
     say(f"installing {framework} {version}")
-    constraints = where.with_name(f"{where.name}.constraints.txt")
-    constraints.write_text("".join(f"{name}=={pin}\n" for name, pin in pins.items()))
-    packages = [f"{PACKAGE.get(framework, framework)}=={version}", *also]
-    for name in pins:
+    package = PACKAGE.get(framework, framework)
+    packages = [f"{package}=={version}", *also]
+    constraint_lines = ""
+    for name, pin in read_other_pins(framework, version).items():
+        constraint_lines += f"{name}=={pin}\n"
         if name in NEEDS[framework] or name.startswith("onednn"):
             packages.append(name)
+    constraints = where.with_name(f"{where.name}.constraints.txt")
+    constraints.write_text(constraint_lines)
     constrained = [*packages, "--constraint", str(constraints)]
     environments.install(environment, where, say, constrained, packages)
 

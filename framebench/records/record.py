@@ -124,7 +124,7 @@ class Provenance(Part):
     # a known slowdown or more memory, for a study: no measurement of the case
     planted: dict[str, float] = {}
     calibration: Calibration | None = None
-    # the card before and after: clocks, power limit, temperature, who else was on it
+    # the GPU before and after: clocks, power limit, temperature, who else was on it
     gpu: dict[str, Any] = {}
     protocol: Count
 
@@ -173,7 +173,7 @@ class Record(RecordBase, Part):
     device_step_s: list[Seconds] = []
     # of steps waited for one by one, where those of `step_s` are queued: on a device
     synced_step_s: list[Duration] = []
-    # of the whole card, idle power included
+    # of the whole GPU, idle power included
     energy_j_per_step: Annotated[float, Field(ge=0)] | None = None
     cpu_s_per_step: Seconds | None = None
     # of each of `step_s`: in user space, of a step; where the processor counts them

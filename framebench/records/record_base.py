@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
@@ -18,8 +18,8 @@ Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 OWN_COUNTERS = ("allocator.in_use", "compiler.plan")  # no two frameworks count the same
 INSTRUMENTS = (*OWN_COUNTERS, "host.rss")
 # NVML's: of the process, and of a GPU that nobody else used
-ON_CARD = ("device.process", "device.card")
-ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_CARD)
+ON_GPU = ("device.process", "device.card")
+ALL_INSTRUMENTS = (*INSTRUMENTS, "allocator.active", "allocator.reserved", *ON_GPU)
 ROUNDS = 3  # the fewest by which a block's times count; fewer were measured for peaks
 
 
@@ -41,6 +41,14 @@ def parse_case(text: str) -> Case:
     if case.framework not in FRAMEWORKS or not all(map(NAME.fullmatch, text.split("/"))):
         raise ValueError(mistake)
     return case
+
+
+def find_first(instruments: Sequence[str], peaks: Mapping[str, int]) -> str | None:
+    """Return the first of these instruments that read a peak, or None if none of them did."""
+    for name in instruments:
+        if name in peaks:
+            return name
+    return None
 
 
 @cache
@@ -185,7 +193,7 @@ class RecordBase:
 
         That is the framework's own exact counter, or else `host.rss`, the kernel's number.
         """
-        return next((name for name in INSTRUMENTS if name in self.peaks), None)
+        return find_first(INSTRUMENTS, self.peaks)
 
     @property
     def peak_bytes(self) -> int | None:
@@ -214,12 +222,12 @@ class RecordBase:
         """
         if self.on_cpu:
             return self.step_instrument
-        return next((name for name in ON_CARD if name in self.peaks), None)
+        return find_first(ON_GPU, self.peaks)
 
     @property
     def own_instrument(self) -> str | None:
         """Return the framework's own counter, or None if it has none, as PyTorch on a CPU."""
-        return next((name for name in OWN_COUNTERS if name in self.peaks), None)
+        return find_first(OWN_COUNTERS, self.peaks)
 
     @property
     def timed(self) -> bool:

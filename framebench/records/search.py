@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from framebench.records.record import Bytes, Duration, Part, Provenance
-from framebench.records.record_base import INSTRUMENTS
+from framebench.records.record_base import INSTRUMENTS, find_first
 
 MIB = 2**20
 Batch = Annotated[int, Field(ge=1)]
@@ -30,7 +30,7 @@ class Probe(Part):
     @property
     def instrument(self) -> str | None:
         """Return the instrument that `peak` is read by."""
-        return next((name for name in INSTRUMENTS if name in self.peaks), None)
+        return find_first(INSTRUMENTS, self.peaks)
 
     @property
     def peak(self) -> int | None:

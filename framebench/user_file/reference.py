@@ -167,18 +167,23 @@ def find_update_period(adapter: Adapter) -> int:
     several steps, and slow weights follow the fast ones every k-th time. Where no weight changes
     within LONGEST_PERIOD steps it is the named period, or 1.
     """
-    # Jittor's module has none
-    named = getattr(adapter.model_module, "find_named_period", None)
-    period = named(adapter) if named else 1
-    trained = {param.name for param in adapter.workload.params(adapter.config) if param.trainable}
-    before = {name: array.copy() for name, array in adapter.weights() if name in trained}
+    named_period = 1
+    find_named_period = getattr(adapter.model_module, "find_named_period", None)
+    if find_named_period:  # Jittor's module has none
+        named_period = find_named_period(adapter)
+    params = adapter.workload.params(adapter.config)
+    trained = {param.name for param in params if param.trainable}
+    weights_before = {}
+    for name, array in adapter.weights():
+        if name in trained:
+            weights_before[name] = array.copy()
     for steps in range(1, LONGEST_PERIOD + 1):
         with adapter.disable_randomness():
             adapter.step()
         for name, array in adapter.weights():
-            if name in before and not np.array_equal(array, before[name]):
-                return max(period, steps)
-    return period
+            if name in weights_before and not np.array_equal(array, weights_before[name]):
+                return max(named_period, steps)
+    return named_period
 
 
 def check_output(adapter: Adapter, user: UserFile) -> None:

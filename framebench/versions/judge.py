@@ -257,8 +257,8 @@ def compare_case(
         blocks: The blocks in which both versions were measured.
         threshold: The smallest change that matters, or None for each quantity's own.
     """
-    base = [record for record in blank.records.base if record.status == "ok"]
-    change = [record for record in blank.records.change if record.status == "ok"]
+    base = select_ok(blank.records.base)
+    change = select_ok(blank.records.change)
     rows = []
     if (base, change) != blank.records:
         rows.append(compare_statuses(blank))
@@ -283,6 +283,11 @@ def compare_case(
         )
         rows.append(fill_in(row, work))
     return rows
+
+
+def select_ok(records: Iterable[Record]) -> list[Record]:
+    """Return the records of processes that ran to their end."""
+    return [record for record in records if record.status == "ok"]
 
 
 def fill_in_quantity(
@@ -317,10 +322,10 @@ def compare_statuses(blank: QuantityComparison) -> QuantityComparison:
     base, change = blank.records
     failed = [record for record in (*base, *change) if record.status != "ok"]
     # each process is a draw: it ran to its end, or did not
-    base_failed = sum(record.status != "ok" for record in base)
-    change_failed = len(failed) - base_failed
-    base_succeeded = len(base) - base_failed
-    change_succeeded = len(change) - change_failed
+    base_succeeded = len(select_ok(base))
+    change_succeeded = len(select_ok(change))
+    base_failed = len(base) - base_succeeded
+    change_failed = len(change) - change_succeeded
     counts = [(base_failed, base_succeeded), (change_failed, change_succeeded)]
     p = stats.fisher_exact(counts).pvalue
     verdict = IMPROVEMENT

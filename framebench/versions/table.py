@@ -14,6 +14,7 @@ import pandas as pd
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.reports import verdicts
+from framebench.analysis.selection import select_single
 from framebench.analysis.statistics import NONE, PEAK, TIME, UNDECIDED
 from framebench.explain.table import load_causes
 from framebench.records.record import Record
@@ -285,5 +286,5 @@ def make_report_tables(
     the explained steps. `machine_blocks` are those of `judge.compare_versions`.
     """
     find_cause = load_causes(results)
-    single = [record for record in records if record.parsed.ranks == 1]
-    return [make_table(rows, find_cause) for rows in compare_successive(single, machine_blocks)]
+    changes = compare_successive(select_single(records), machine_blocks)
+    return [make_table(rows, find_cause) for rows in changes]
