@@ -11,15 +11,11 @@ import pandas as pd
 from framebench.analysis.frames import Row, make_rows
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.selection import select_cases, select_current, select_one_version
+from framebench.analysis.tables import format_flag
 from framebench.ranks.sharding import PARTS
 from framebench.records.record import Rank, Record
 from framebench.strategies.registry import OVER_RANKS
 from framebench.strategies.strategy import FRAMEWORKS
-
-
-def say_yes(is_so: bool) -> str:
-    """Return a truth value as text; False stands out."""
-    return "yes" if is_so else "NO"
 
 
 SIZE = TableColumn("", ",.1f", 1 / MIB)
@@ -34,8 +30,8 @@ SHOWN = {
     "emptiest_rank_bytes": replace(SIZE, name="emptiest peak"),
     "predicted_bytes": replace(SIZE, name="predicted"),
     "off": TableColumn("predicted / measured - 1", "+.1%"),
-    "verified": TableColumn("verified", say_yes, priority=DETAIL),
-    "effect_proven": TableColumn("effect", say_yes, priority=DETAIL),
+    "verified": TableColumn("verified", format_flag, priority=DETAIL),
+    "effect_proven": TableColumn("effect", format_flag, priority=DETAIL),
     "peak_instrument": TableColumn("instrument"),
 }
 ORDER = ["workload", "framework_place", "strategy_place", "strategy", "ranks"]

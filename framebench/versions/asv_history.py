@@ -32,6 +32,7 @@ from asv.runner import BenchmarkResult
 from asv.util import UserError
 from packaging.version import InvalidVersion, Version
 
+from framebench.analysis.rendering import MIB
 from framebench.analysis.rows import iterate_rows
 from framebench.analysis.selection import Measured, select_cases
 from framebench.asv.cases import SuiteClass
@@ -45,7 +46,6 @@ from framebench.suite.case import Case
 
 CONFIG = ROOT / "asv.releases.json"
 RELEASES = REQUIREMENTS / "releases.csv"  # with the day on which each was released
-MIB = 2**20
 # the columns that identify a number of the history
 KEY_COLUMNS = ["machine", "framework", "version", "benchmark", "strategy", "batch"]
 # git's own variables: the same author gives the same commits

@@ -280,13 +280,7 @@ def bisect(
         command = f"framebench try {case} --device {device}{repeat_options(results)}"
         fail(f"--device takes the suite's cases: `{command}`", 2)
     with open_case(case, batch, results) as (opened, folder):
-        if opened.framework != framework:
-            fail(f"{opened.id} is a case of {opened.framework}, not of {framework}", 2)
-        if opened.ranks > 1:
-            fail(f"{opened.id}: bisect measures a single process, and not one of several ranks", 2)
-        obstacle = None if device else runner.explain_unsupported(opened)
-        if obstacle:
-            fail(f"{opened.id}: {obstacle}", 2)
+        check_bisected(opened, framework, device)
         names = releases.select_between(framework, first, last, releases.list_releases(framework))
         say(f"{format_count(len(names), 'release')}: {', '.join(names)}")
         if device is not None:
@@ -311,6 +305,19 @@ def bisect(
     else:
         make_table(answer).terminal(out)
     raise typer.Exit(EXIT_CODES[answer.outcome])
+
+
+def check_bisected(case: Case, framework: str, device: str | None) -> None:
+    """End the command where a case cannot be measured or planned in releases of a framework."""
+    if case.framework != framework:
+        fail(f"{case.id} is a case of {case.framework}, not of {framework}", 2)
+    if case.ranks > 1:
+        fail(f"{case.id}: bisect measures a single process, and not one of several ranks", 2)
+    obstacle = None
+    if device is None:  # a plan takes no hardware
+        obstacle = runner.explain_unsupported(case)
+    if obstacle:
+        fail(f"{case.id}: {obstacle}", 2)
 
 
 @contextmanager

@@ -108,14 +108,14 @@ def make_row(row: QuantityComparison) -> dict[str, object]:
     if row.unit:  # the columns `base` and `change` have values, and not the versions
         factor, unit = verdicts.FACTORS[row.unit]
         cells["quantity"] = f"{SHORT_NAMES[row.quantity]} {unit}"
-        cells["base"] = format_value(row.base_value, factor)
-        cells["change"] = format_value(row.change_value, factor)
+        cells["base"] = format_in_unit(row.base_value, factor)
+        cells["change"] = format_in_unit(row.change_value, factor)
     cells["interval"] = verdicts.format_interval(row.low, row.high)
     cells["minimum"] = None if row.minimum is None else f"{row.minimum * 100:g} %"
     return cells
 
 
-def format_value(value: float | None, factor: float) -> str | None:
+def format_in_unit(value: float | None, factor: float) -> str | None:
     """Return a value in the unit that is printed, or None if there is none."""
     return None if value is None else f"{value * factor:,.2f}"
 
@@ -148,24 +148,26 @@ def list_notes(
             if cause:
                 yield f"{row.case}, {row.quantity}, by framebench explain: {cause}"
     for verdict in folded:
-        counts: Counter[str] = Counter()
-        reasons = set()
-        peaks = []
-        for row in rows:
-            if row.verdict == verdict:
-                counts[row.quantity] += 1
-                if row.reason in EXPLAINED:
-                    reasons.add(row.reason)
-                if row.quantity == PEAK.name and row.ratio is not None:
-                    interval = verdicts.format_interval(row.low, row.high)
-                    peaks.append(f"{row.case} {row.ratio:.3f} ({interval})")
-        if counts:
-            note = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
-            if reasons:
-                note += f" ({'; '.join(sorted(reasons))})"
-            if peaks:
-                note += f". Undecided ratios of peaks: {', '.join(peaks)}"
-            yield f"{verdict}, not shown: {note}"
+        hidden = [row for row in rows if row.verdict == verdict]
+        if hidden:
+            yield f"{verdict}, not shown: {describe_hidden(hidden)}"
+
+
+def describe_hidden(rows: Sequence[QuantityComparison]) -> str:
+    """Return how many rows are hidden by quantity, why, and their ratios of peaks."""
+    counts = Counter(row.quantity for row in rows)
+    text = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
+    reasons = {row.reason for row in rows if row.reason in EXPLAINED}
+    if reasons:
+        text += f" ({'; '.join(sorted(map(str, reasons)))})"
+    peaks = []
+    for row in rows:
+        if row.quantity == PEAK.name and row.ratio is not None:
+            interval = verdicts.format_interval(row.low, row.high)
+            peaks.append(f"{row.case} {row.ratio:.3f} ({interval})")
+    if peaks:
+        text += f". Undecided ratios of peaks: {', '.join(peaks)}"
+    return text
 
 
 def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
