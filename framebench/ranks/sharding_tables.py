@@ -79,7 +79,8 @@ def tabulate_counts(size: str) -> Table:
     # parameters of each module without the modules inside it, which DeepSpeed calls a layer
     modules: Counter[str] = Counter()
     for parameter in list_parameters(size):
-        modules[parameter.name.rpartition(".")[0]] += prod(parameter.shape)
+        module, _, _ = parameter.name.rpartition(".")
+        modules[module] += prod(parameter.shape)
     largest = max(modules.values())
     rows = []
     for name, states in sharding.STRATEGIES.items():
@@ -88,9 +89,12 @@ def tabulate_counts(size: str) -> Table:
             total = sum(parts.values())
             formula = states.formula.at(parameters, ranks, largest)
             difference = total / formula - 1
-            sizes = [*map(parts.get, sharding.PARTS), total, formula]
-            why = states.why if abs(difference) > LARGEST_UNEXPLAINED else ""
-            rows.append((name, str(ranks), *map(format_mib, sizes), f"{difference:+.1%}", why))
+            why = ""
+            if abs(difference) > LARGEST_UNEXPLAINED:
+                why = states.why
+            cells = [format_mib(parts.get(part)) for part in sharding.PARTS]
+            cells += [format_mib(total), format_mib(formula), f"{difference:+.1%}", why]
+            rows.append((name, str(ranks), *cells))
     caption = (
         "MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of "
         f"{parameters:,} parameters. Counted by the rule of the implementation, which tests "

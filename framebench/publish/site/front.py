@@ -285,7 +285,9 @@ def describe_sizes() -> dict[str, str]:
         workload = spec.load_workload(name)
         for size, preset in workload.sizes.items():
             count = workload.parameter_count(preset.config)
-            number = f"{count / 1e6:,.1f} M" if count >= 1e6 else f"{count / 1e3:,.0f} k"
+            number = f"{count / 1e3:,.0f} k"
+            if count >= 1e6:
+                number = f"{count / 1e6:,.1f} M"
             sizes[f"{get_title(name)}/{size}"] = f"{size}: {number} parameters"
     return sizes
 

@@ -66,14 +66,10 @@ def write_workloads(source: SourceFolder, machine: Machine) -> Iterator[str]:
             continue
         path = f"{get_machine_folder(machine.name)}/{workload}"
         page = Page(source, path, f"{get_title(workload)} on {machine.name}")
-        page.add_tables(
-            *(
-                table
-                for table in (*tables.make_strategy_tables(rows), *make_batch_tables(rows))
-                if not table.title.endswith(SHORT)
-            ),
-            *make_part_tables(rows),
-        )
+        for table in (*tables.make_strategy_tables(rows), *make_batch_tables(rows)):
+            if not table.title.endswith(SHORT):
+                page.add_tables(table)
+        page.add_tables(*make_part_tables(rows))
         yield page.save()
 
 
