@@ -65,9 +65,12 @@ def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Re
         if earlier:
             return earlier[0]
         selected_ids = os.environ.get(SELECTED, "").split()
-        requested = [other for other in profile if other.id in selected_ids or other == case]
+        requested = []
         compared = []
-        for other in requested:
+        for other in profile:
+            if other.id not in selected_ids and other != case:
+                continue
+            requested.append(other)
             if not runner.explain_unsupported(other) and differs_in_strategy_only(other, case):
                 compared.append(other)
         blocks = int(os.environ.get(BLOCKS_VARIABLE, "1"))

@@ -194,13 +194,22 @@ def list_variables(frame: FrameType | None) -> list[tuple[str, torch.Tensor]]:
     """
     variables = []
     while frame is not None:
-        if rank_file(frame.f_code.co_filename) == 2:
-            place = shorten_path(frame.f_code.co_filename)
-            for name, value in [*frame.f_globals.items(), *frame.f_locals.items()]:
-                if isinstance(value, torch.Tensor):
-                    variables.append((f"`{name}`, in {place}", value))
-                for attribute, part in list(getattr(value, "__dict__", {}).items()):
-                    if isinstance(part, torch.Tensor):
-                        variables.append((f"`{name}.{attribute}`, in {place}", part))
+        file = frame.f_code.co_filename
+        if rank_file(file) == 2:
+            place = shorten_path(file)
+            for name, tensor in list_named_tensors(frame):
+                variables.append((f"`{name}`, in {place}", tensor))
         frame = frame.f_back
     return variables
+
+
+def list_named_tensors(frame: FrameType) -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors among a function's variables, its module's, and their attributes."""
+    tensors = []
+    for name, value in [*frame.f_globals.items(), *frame.f_locals.items()]:
+        if isinstance(value, torch.Tensor):
+            tensors.append((name, value))
+        for attribute, part in list(getattr(value, "__dict__", {}).items()):
+            if isinstance(part, torch.Tensor):
+                tensors.append((f"{name}.{attribute}", part))
+    return tensors
