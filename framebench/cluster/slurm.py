@@ -282,7 +282,8 @@ class Job(submitit.helpers.Checkpointable):
         node_folder.mkdir(parents=True, exist_ok=True)
         if self.mark in list_finished(self.results):  # before the job was started again
             return 0
-        if not list(node_folder.glob("calibration/*.json")):
+        is_calibrated = any(node_folder.glob("calibration/*.json"))
+        if not is_calibrated:
             env = ["--env", self.env] if self.env else []
             run_framebench("doctor", *env, "--results", str(node_folder))
         self.log(node_folder, "began")

@@ -233,12 +233,9 @@ class Case:
     @property
     def support(self) -> Support:
         """Return the framework's support of the strategy, if the workload and batch allow it."""
-        if self.workload != USER_MODEL:
-            if self.workload not in spec.find_folders():
-                return Unsupported(GONE)
-            if self.framework not in self.spec.frameworks:
-                file = self.spec.describe_file(self.framework)
-                return Unsupported(f"not written for {TITLES[self.framework]}: {file}")
+        absence = self._explain_absence()
+        if absence:
+            return Unsupported(absence)
         support = self.plan.support[self.framework]
         if isinstance(support, AlwaysOn) and self.strategy != self.stage.baseline:
             return Unsupported(f"always so, with or without it: {support.why}")
@@ -249,12 +246,23 @@ class Case:
             if any(part.name == "rewrite" for part in self.plan.parts):
                 support = replace(support, why=self.spec.rewrites[self.framework])
         share = self.batch // self.ranks
-        if share % self.plan.micro_batches:
+        if share % self.plan.micro_batches != 0:
             whose = f"{share} of each rank" if self.ranks > 1 else f"{share}"
             return Unsupported(
                 f"batch {whose} does not divide into {self.plan.micro_batches} micro-batches"
             )
         return support
+
+    def _explain_absence(self) -> str | None:
+        """Return why the framework has no model of the workload, if so."""
+        if self.workload == USER_MODEL:
+            return None
+        if self.workload not in spec.find_folders():
+            return GONE
+        if self.framework not in self.spec.frameworks:
+            file = self.spec.describe_file(self.framework)
+            return f"not written for {TITLES[self.framework]}: {file}"
+        return None
 
     def _explain_unsupported(self, support: Support) -> str | None:
         """Return why the workload does not allow a strategy that the framework has, if so."""
