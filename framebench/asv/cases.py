@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-
 from framebench.engine.runner import explain_unsupported
 from framebench.models import spec
 from framebench.strategies.strategy import FRAMEWORKS

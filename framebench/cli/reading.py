@@ -99,7 +99,7 @@ def find_other_sizes(selectors: Sequence[str], profile: str | None) -> str | Non
 
 
 def add_size(selector: str, size: str) -> str:
-    """Return a selector with this size, and `*` for each part that it leaves out before the size."""
+    """Return a selector with this size, and `*` for each part that is missing before the size."""
     parts = selector.split("/")
     before_size = len(PARTS) - 1
     missing = ["*"] * (before_size - len(parts))

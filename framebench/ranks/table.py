@@ -17,7 +17,6 @@ from framebench.records.record import Rank, Record
 from framebench.strategies.registry import OVER_RANKS
 from framebench.strategies.strategy import FRAMEWORKS
 
-
 SIZE = TableColumn("", ",.1f", 1 / MIB)
 SHOWN = {
     "workload": TableColumn("workload"),

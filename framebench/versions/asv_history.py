@@ -405,8 +405,6 @@ def publish(config_file: Path = CONFIG) -> list[Regression]:
         for before, after, old, new in jumps:
             if before is None:  # asv leaves it out where the step is between neighbours
                 before = after - 1
-            regressions.append(
-                Regression(benchmark, machine, tags[before], tags[after], old, new)
-            )
+            regressions.append(Regression(benchmark, machine, tags[before], tags[after], old, new))
     regressions.sort(key=Regression.sort_key)
     return regressions
