@@ -93,7 +93,7 @@ def measure_all(
             if case.ranks > 1:
                 over_ranks.measure(case, where[case], run)
         measured.measure(list_groups(able, pairs, ready), run, blocks)
-        statuses = []
+        statuses: list[str] = []
         for case in cases:
             records = run.get_records(Variant(case, where[case]))
             failures = [record.status for record in records if record.status != "ok"]

@@ -59,6 +59,9 @@ class ReleaseResult(Part):
         return False if noise <= minimum else None
 
 
+Outcome = Literal["found", "one of several", "no change", "undecided", "not measured"]
+
+
 class Bisection(Part):
     """The answer of a search for the release that changed a peak.
 
@@ -71,7 +74,7 @@ class Bisection(Part):
     quantity: Literal["peak"] = "peak"
     device: str | None = None  # the device of the plans; None: measured
     threshold: float
-    outcome: Literal["found", "one of several", "no change", "undecided", "not measured"]
+    outcome: Outcome
     answer: str
     first: str | None = None
     last_unchanged: str | None = None
