@@ -39,8 +39,9 @@ def load(
     """Return what one machine measured as a tidy DataFrame: one row per case.
 
     `results` is the folder of the records, by default `folder()`. `machine` is by default this one
-    (FRAMEBENCH_MACHINE, or the host's name) if it has records, or else the one with the most. If
-    this machine is chosen although another has more records, a line on standard error names it,
+    (FRAMEBENCH_MACHINE, or the host's name) if it has records, or else the one with the most. A
+    machine that has only trials at size `tiny` is passed over, unless FRAMEBENCH_MACHINE names it.
+    If this machine is chosen although another has more records, a line on standard error names it,
     unless FRAMEBENCH_MACHINE is set. "all" has the rows of every machine. `versions`: "one" has of
     each framework the pinned version, or the one measured last; "all" has a row for each version of
     a case. Records of older protocols than the machine's newest are left out.
@@ -60,7 +61,7 @@ def load(
     shown_results = Results(folder() if results is None else Path(results))
     if machine == ALL:
         return shown_results.join_tables(versions)
-    chosen = shown_results.choose_machine(machine)
+    chosen = shown_results.choose_machine(machine, shown_results.has_more_than_trials)
     is_named = machine is not None or "FRAMEBENCH_MACHINE" in os.environ
     if not is_named and chosen != shown_results.machines[0]:
         others = ", ".join(name for name in shown_results.machines if name != chosen)
@@ -108,7 +109,7 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     if machine == ALL:
         records = shown_results.records
     else:
-        loaded = chosen = shown_results.choose_machine(machine)
+        loaded = chosen = shown_results.choose_machine(machine, shown_results.has_more_than_trials)
         if machine is None and "FRAMEBENCH_MACHINE" not in os.environ:
             chosen = shown_results.choose_machine(
                 answers=lambda name: has_successive(get_records(name))
@@ -136,6 +137,7 @@ def ledger(results: Path | str | None = None, machine: str | None = None) -> pd.
     from framebench.claims import ledger as claims
 
     shown_results = Results(folder() if results is None else Path(results))
-    entries = claims.make_ledger(shown_results, shown_results.choose_machine(machine))
+    chosen = shown_results.choose_machine(machine, shown_results.has_more_than_trials)
+    entries = claims.make_ledger(shown_results, chosen)
     table = pd.DataFrame([vars(entry) for entry in entries])
     return table.drop(columns=["lines", "records"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +15,7 @@ from framebench.records.lines import count_lines
 from framebench.records.record import Record
 from framebench.records.record_base import RecordBase
 from framebench.records.table_record import read_for_tables
+from framebench.suite.case import TRIAL_SIZE
 
 if TYPE_CHECKING:
     # imported only where a table is made: reading records is twice as fast without it
@@ -159,6 +161,15 @@ class Results:
     def has_processor(self, machine: str, processor: str) -> bool:
         """Return whether the first record of one of `machines` names this processor."""
         return self._processors.get(machine) == processor
+
+    def has_more_than_trials(self, machine: str) -> bool:
+        """Return whether a machine has records of another size than `tiny`.
+
+        A machine that FRAMEBENCH_MACHINE names is not asked: it is wanted whatever it has.
+        """
+        if os.environ.get("FRAMEBENCH_MACHINE") == machine:
+            return True
+        return any(record.parsed.size != TRIAL_SIZE for record in self.read_for_tables(machine))
 
     def explain_absence(self) -> str:
         """Return why there is no machine with records, and what to do."""

@@ -99,7 +99,7 @@ def claims(
         entries = [] if machine else merge_ledgers(folder, size, queries)
     if not entries:
         # another machine with this processor may lack what the published verdicts rest on
-        published = find_machine(folder, machine, by_processor=False)
+        published = find_machine(folder, machine, folder.has_more_than_trials, by_processor=False)
         entries = ledger.make_ledger(folder, published, size, queries)
     if as_json:
         echo(json.dumps([ledger.as_json(entry) for entry in entries], indent=1))
@@ -196,14 +196,14 @@ def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
 
     The other machine is the first in the results folder's order, which has most records. Claims are
     in the order of `make_ledger`: the best match to the queries first. Prints a line about the two
-    machines. Empty unless both have results.
+    machines. Empty unless both have results, and this machine has more than trials.
     """
     from framebench.claims.ledger import is_measured, make_ledger
     from framebench.claims.store import SharedResults
 
     here = provenance.read_machine_name()
     others = [name for name in folder.machines if name != here]
-    if here not in folder.machines or not others:
+    if here not in folder.machines or not others or not folder.has_more_than_trials(here):
         return []
     shared = SharedResults(folder.root)
     own = make_ledger(folder, here, size, queries, shared)

@@ -103,10 +103,11 @@ def report(
     if notebooks:
         from framebench.publish.notebooks.notebook import run
 
-        run(notebooks, folder, find_machine(folder, machine, by_processor=False), to)
+        chosen = find_machine(folder, machine, folder.has_more_than_trials, by_processor=False)
+        run(notebooks, folder, chosen, to)
         return
     if figures:
-        chosen = find_machine(folder, machine, by_processor=False)
+        chosen = find_machine(folder, machine, folder.has_more_than_trials, by_processor=False)
         write_figures(figures, folder, chosen, to or FIGURES)
         return
     named = ALL if only_committed else machine

@@ -31,6 +31,7 @@ from framebench.strategies.strategy import (
 )
 
 DEFAULT_SIZE = "cpu"
+TRIAL_SIZE = "tiny"  # the size for trying out, which says little of memory
 FULL_SIZE = "full"  # of a published model: what predictions for a target device are made of
 MOST_DECODED = 32
 AS_WRITTEN = "as-written"  # a file's baseline where its weights are not in float32

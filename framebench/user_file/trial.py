@@ -86,8 +86,10 @@ def inspect_file(
         raise Fault(f"--framework {framework}: choose from {', '.join(FRAMEWORKS)}")
     missing = [f"`{name}`" for name in REQUIRED if name not in names]
     if missing:
-        required = ", ".join(REQUIRED)
-        raise Fault(f"{file} has no {' and no '.join(missing)}; it needs {required}, loss")
+        raise Fault(
+            f"{file} has no {' and no '.join(missing)}; it needs {' and '.join(REQUIRED)}, and "
+            "loss unless the model returns the loss itself: see docs/try.md, and examples/cnn.py"
+        )
     optional = tuple(name for name in OPTIONAL if name in names)
     return UserModel(file.absolute(), framework, batch, optional, find_package(path), scenario)
 

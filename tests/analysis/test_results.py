@@ -25,12 +25,13 @@ from tests.record_files import add_records, append_lines
 from tests.sample_records import MACHINE, OTHER, RESULTS
 
 
-def write_cases(results: Path, machine: str, count: int) -> None:
+def write_cases(results: Path, machine: str, count: int, size: str = "tiny") -> None:
     """Write so many cases of a machine into a results folder."""
     origin = provenance(machine=machine, versions={"torch": "1"})
     for batch in range(1, count + 1):
-        case = make_measured("fp32", 100, 1.0, batch=batch)
-        add_records(results, case.model_copy(update={"provenance": origin}))
+        tiny = make_measured("fp32", 100, 1.0, batch=batch)
+        case = tiny.case.replace("/tiny", f"/{size}")
+        add_records(results, tiny.model_copy(update={"case": case, "provenance": origin}))
 
 
 @pytest.mark.parametrize("versions", ["one", "all"])
@@ -104,11 +105,23 @@ def test_this_machine_comes_first_then_the_one_with_most_records(results, monkey
     write_cases(results, "most", 3)
     assert framebench.load(results)["machine"].unique() == ["most"]
     assert capsys.readouterr().err == ""
-    write_cases(results, "here", 2)
+    write_cases(results, "here", 2, size="cpu")
     assert framebench.load(results)["machine"].unique() == ["here"]
     assert capsys.readouterr().err == "framebench.load(): machine here; others: most, few\n"
     assert framebench.load(results, machine="few")["machine"].unique() == ["few"]
     assert capsys.readouterr().err == ""
+
+
+def test_a_trial_does_not_take_the_place_of_published_records(results, monkeypatch):
+    """As after the tutorial's `framebench run .../tiny`, unless the machine was named."""
+    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
+    monkeypatch.setattr(origin, "read_machine_name", Mock(return_value="here"))
+    write_cases(results, "here", 1)
+    assert framebench.load(results)["machine"].unique() == ["here"]
+    write_cases(results, "published", 1, size="cpu")
+    assert framebench.load(results)["machine"].unique() == ["published"]
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
+    assert framebench.load(results)["machine"].unique() == ["here"]
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ from framebench.analysis.selection import is_unrestricted
 from framebench.records.record import Record
 from framebench.records.record_base import get_measurement_time
 from framebench.strategies.registry import find_baseline
+from framebench.suite.case import TRIAL_SIZE
 from framebench.suite.counting import format_count
 
 SCENARIO = "train"
-TINY = "tiny"
 SHOWN = read_columns("answer", base=format_needs, least=format_needs)
 MORE = (
     "what fits a budget: `framebench advise 'transformer/*/train' --budget 200MiB`; "
@@ -50,7 +50,7 @@ def make_answer(
     timed = find_timed(others or {})
     trained = tables.select_in_use(table[table["scenario"] == SCENARIO])
     # the size for trying things out is left out where a workload has another
-    is_serious = trained["size"] != TINY
+    is_serious = trained["size"] != TRIAL_SIZE
     has_serious = is_serious.groupby(trained["workload"]).transform("any")
     trained = trained[is_serious | ~has_serious]
     sizes = trained.groupby("workload")["size"].nunique()

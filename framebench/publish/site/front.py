@@ -34,10 +34,10 @@ from framebench.publish.site.links import get_case_link, get_machine_folder, get
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.markup import make_table, render
 from framebench.publish.site.source import Page, SourceFolder
-from framebench.publish.site.titles import TRIAL_SIZE, get_title
+from framebench.publish.site.titles import get_title
 from framebench.records.pins import find_pinned_version
 from framebench.strategies.registry import find_baseline
-from framebench.suite.case import FULL_SIZE, Case
+from framebench.suite.case import FULL_SIZE, TRIAL_SIZE, Case
 from framebench.suite.sequences import drop_duplicates
 
 SCRIPT = "assets/data.js"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from framebench.models import spec
 from framebench.strategies.strategy import TITLES
 
-TRIAL_SIZE = "tiny"  # the size for trying out, which says little of memory
 SCENARIOS = {
     "train": "Training",
     "eval": "Evaluation",
