@@ -88,7 +88,7 @@ def test_a_weight_in_jax_that_float32_would_change_is_refused(dtype, reason, tmp
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (("def batch", "def batches"), "has no `batch`; it needs model and batch, and loss unless the model"),
+        (("def batch", "def batches"), "has no `batch`; it needs model and batch, and loss"),
         (("def model():", "def model(:"), "mine.py:6: SyntaxError"),
         (("import torch\nfrom torch import nn", ""), "imports none of torch, jax, jittor"),
         (("import sys", "import jax"), "imports torch and jax: say with --framework"),
