@@ -13,6 +13,7 @@ from framebench.devices.tables.table import tabulate_cases
 from tests.devices.fake_predictions import MIB, make_interval, make_planned
 
 GPU = find("h100-80gb")
+PLAIN = "torch, texts of one length"
 
 
 def make_torch(case: str, **flags: str) -> Planned:
@@ -30,8 +31,8 @@ def make_torch(case: str, **flags: str) -> Planned:
 @pytest.mark.parametrize(
     ("case", "flags", "kind"),
     [
-        ("transformer/torch/train/fp32/b8/full", {}, "torch, texts of one length"),
-        ("transformer/torch/train/checkpoint/b8/full", {}, "torch, texts of one length"),
+        ("transformer/torch/train/fp32/b8/full", {}, PLAIN),
+        ("transformer/torch/train/checkpoint/b8/full", {}, PLAIN),
         ("transformer/torch/varlen/raw/b8/full", {}, "torch, padded texts"),
         ("transformer/torch/finetune/lora/b8/full", {}, "torch, frozen weights"),
         ("transformer/torch/train/compile/b8/full", {}, "torch, compiled"),
@@ -44,11 +45,14 @@ def make_torch(case: str, **flags: str) -> Planned:
             "torch, convolutions without workspaces",
         ),
         ("transformer/torch/train/fp32/b8/full", {STEP_KIND: "torch"}, "torch"),
-        ("transformer/torch/train/fp32/b8/full", {STEP_KIND: "unknown"}, None),
+        ("transformer/torch/train/fp32/b8/full", {STEP_KIND: "unknown"}, PLAIN),
+        ("unet3d/torch/train/fp32/b4/full", {}, "torch, convolutions without workspaces"),
+        ("transformer/jax/train/fsdp/b8x8/full", {}, "jax"),
     ],
 )
 def test_a_prediction_is_of_the_kind_of_its_step(case, flags, kind):
-    assert make_torch(case, **flags).kind == (kind or "torch, texts of one length")
+    framework = case.split("/")[1]
+    assert make_planned(case=case, framework=framework, flags=flags).kind == kind
 
 
 def test_an_answer_states_the_errors_of_its_kinds_alone(monkeypatch):
