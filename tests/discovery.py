@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 from asv.benchmarks import Benchmarks
 from asv.config import Config
 
-from tests.processes import ROOT
+from tests.processes import ROOT, run_process
 
 
 def discover_benchmarks(root: Path, profile: str = "quick") -> dict[str, Any]:
@@ -32,8 +30,6 @@ def list_benchmarks(profile: str) -> str:
         "from asv_runner.discovery import list_benchmarks\n"
         f"list_benchmarks({str(ROOT / 'benchmarks')!r}, sys.stdout)"
     )
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "FRAMEBENCH_PROFILE": profile}
+    variables = {"PYTHONPATH": str(ROOT), "FRAMEBENCH_PROFILE": profile}
     command = [sys.executable, "-c", f"import sys\n{script}"]
-    return subprocess.run(
-        command, cwd=ROOT, env=env, check=True, stdout=subprocess.PIPE, text=True
-    ).stdout
+    return run_process(command, **variables).stdout

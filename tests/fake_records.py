@@ -58,18 +58,19 @@ def fill_rounds(seconds: Sequence[float]) -> list[float]:
     return [*seconds] * repeats
 
 
-def make_turns(block: str, case: Case, rounds: int, variant: int = 0) -> Turns:
-    return Turns(
-        block=block,
-        arm=variant,
-        arms=[case.id],
-        seed=0,
-        steps=1,
-        round=list(range(rounds)),
-        at_s=[0.0] * rounds,
-        reference_s=[0.05] * rounds,
-        reference_flop=1e9,
-    )
+def make_turns(block: str, case: Case, rounds: int, variant: int = 0, **changes: Any) -> Turns:
+    fields = {
+        "block": block,
+        "arm": variant,
+        "arms": [case.id],
+        "seed": 0,
+        "steps": 1,
+        "round": list(range(rounds)),
+        "at_s": [0.0] * rounds,
+        "reference_s": [0.05] * rounds,
+        "reference_flop": 1e9,
+    }
+    return Turns(**(fields | changes))
 
 
 def make_measured(
@@ -79,13 +80,30 @@ def make_measured(
     framework: str = "torch",
     instrument: str = "host.rss",
     batch: int = 4,
+    size: str = "tiny",
+    scenario: str = "train",
+    **changes: Any,
 ) -> Record:
-    """Return a right and proven record of the tiny Transformer's training, by its peak in bytes."""
-    case = Case("transformer", framework, "train", strategy, batch, "tiny")
-    origin = provenance(versions={framework: "1"})
-    return record(
-        case, peaks={instrument: peak}, step_s=[step], first_step_s=1.0, provenance=origin, **RIGHT
-    )
+    """Return a right and proven record of the Transformer, by its peak in bytes and its step in
+    seconds; `origin` has changes of the provenance.
+    """
+    case = Case("transformer", framework, scenario, strategy, batch, size)
+    origin = {"versions": {framework: "1"}} | changes.pop("origin", {})
+    fields = {
+        "peaks": {instrument: peak},
+        "step_s": [step],
+        "first_step_s": 1.0,
+        "provenance": provenance(**origin),
+    }
+    return record(case, **(fields | RIGHT | changes))
+
+
+def change_provenance(original: Record, **changes: Any) -> Record:
+    """Return the record with these changes of its provenance."""
+    parsed = provenance(**changes)
+    fields = {name: getattr(parsed, name) for name in changes}
+    origin = original.provenance.model_copy(update=fields)
+    return original.model_copy(update={"provenance": origin})
 
 
 def make_frame(*found: Record) -> pd.DataFrame:
@@ -123,12 +141,13 @@ def make_blocks(
                 if not math.isnan(seconds):
                     rounds.append(number)
                     step_s.append(seconds)
-            taken = Turns(
-                block=f"{name} {block}",
-                arm=variant,
+            taken = make_turns(
+                f"{name} {block}",
+                case,
+                len(rounds),
+                variant,
                 arms=arms,
                 seed=block,
-                steps=1,
                 round=rounds,
                 at_s=[float(number) for number in rounds],
                 reference_s=[reference[0]] * len(rounds),

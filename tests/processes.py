@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -33,23 +33,51 @@ NOBODY = 65534
 COMMAND = (sys.executable, "-m", "framebench.cli")
 
 
-def framebench(*arguments: str) -> subprocess.CompletedProcess[str]:
+def framebench(
+    *arguments: object, code: int | None = None, **options: object
+) -> subprocess.CompletedProcess[str]:
     """Run the command as a user calls it, but in this process, which has imported it already.
 
-    What it raises is a traceback to a user, so it is raised here.
+    `results=folder` stands for the option `--results` with this value, and `code` is the exit code
+    that it must have. What the command raises is a traceback to a user, so it is raised here.
     """
-    out, err, code = io.StringIO(), io.StringIO(), 0
+    words = ["framebench", *map(str, arguments)]
+    for name, value in options.items():
+        words += [f"--{name}", str(value)]
+    out, err, ended_with = io.StringIO(), io.StringIO(), 0
     with (
         warnings.catch_warnings(),
-        mock.patch.object(sys, "argv", ["framebench", *arguments]),
+        mock.patch.object(sys, "argv", words),
         redirect_stdout(out),
         redirect_stderr(err),
     ):
         try:
             main()
         except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+            ended_with = end.code if isinstance(end.code, int) else int(end.code is not None)
+    assert code in (None, ended_with), out.getvalue() + err.getvalue()
+    return subprocess.CompletedProcess(words, ended_with, out.getvalue(), err.getvalue())
+
+
+def read_json(*arguments: object, **options: object) -> Any:
+    """Run the command with `--json`, and return what it prints."""
+    done = framebench(*arguments, "--json", **options)
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)
+
+
+def run_process(
+    command: Sequence[object], folder: Path = ROOT, code: int | None = 0, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, with these variables too, and return what it printed.
+
+    Its exit code must be this one, unless that is None.
+    """
+    words = [str(word) for word in command]
+    env = os.environ | variables
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True)
+    assert code in (None, done.returncode), done.stdout + done.stderr
+    return done
 
 
 # LLVM does not optimize what XLA:CPU makes, and fused operations are emitted the short way: half

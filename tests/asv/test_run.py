@@ -4,7 +4,6 @@ machine without room for its processes. What runs out later ends it in a sentenc
 
 import errno
 import os
-import subprocess
 import sys
 
 import pytest
@@ -13,7 +12,7 @@ from asv.util import UserError
 from framebench.asv import run
 from framebench.engine.shortages import OUT_OF_MEMORY, OUT_OF_PROCESSES, OUT_OF_THREADS
 from framebench.records import provenance
-from framebench.records.provenance import ROOT
+from tests.processes import run_process
 
 
 @pytest.mark.parametrize(
@@ -63,13 +62,7 @@ print("numpy" in sys.modules)
 @pytest.mark.parametrize("allowed", [0, 1, 5])
 def test_too_few_threads_and_processes_end_it_before_numpy_is_loaded(allowed):
     """NumPy's OpenBLAS would send asv SIGINT, as Ctrl-C does."""
-    loaded = subprocess.run(
-        [sys.executable, "-c", LOAD_PLUGIN, str(allowed)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    loaded = run_process([sys.executable, "-c", LOAD_PLUGIN, allowed])
     assert loaded.stdout.splitlines() == [OUT_OF_THREADS, "False"]
 
 
