@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -13,8 +14,7 @@ from framebench.analysis.selection import select_records
 from framebench.budget.advise.advice import BudgetAdvice, Question, advise
 from framebench.records.record import Calibration, Record
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import Case
-from tests.fake_records import RIGHT, provenance, record
+from tests.fake_records import make_measured
 
 MIB = 2**20
 STRATEGIES = (
@@ -38,16 +38,13 @@ def make_record(
     peak: int = 100,
     step: float = 1.0,
     machine: str = "m",
-    **changes: object,
+    **changes: Any,
 ) -> Record:
     """Return a right and proven record of the tiny Transformer."""
-    case = Case("transformer", framework, "train", strategy, batch, "tiny")
-    fields = {
-        "peaks": {"host.rss": peak + 1000, INSTRUMENT[framework]: peak},
-        "step_s": [step],
-        "provenance": provenance(machine=machine, versions={framework: "1"}, calibration=PASSED),
-    }
-    return record(case, **(fields | RIGHT | changes))
+    peaks = {"host.rss": peak + 1000, INSTRUMENT[framework]: peak}
+    origin = {"machine": machine, "calibration": PASSED} | changes.pop("origin", {})
+    made = {"peaks": peaks, "origin": origin} | changes
+    return make_measured(strategy, peak, step, framework, batch=batch, **made)
 
 
 def has_advice(records: list[Record]) -> bool:

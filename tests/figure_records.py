@@ -11,13 +11,9 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import figures, frames
 from framebench.records.record import Record
-from framebench.suite.case import Case
-from framebench.suite.protocol import VERSION
-from framebench.suite.result import StrategyEffect, Verification
-from tests.fake_records import provenance, record, repeat_in_blocks
+from tests.fake_records import make_measured, repeat_in_blocks
 
 MIB = 2**20
-RIGHT = Verification(passed=True, relative_error={"loss": 1e-8})
 
 
 def make_record(
@@ -30,22 +26,8 @@ def make_record(
     **more: Any,
 ) -> Record:
     """Return a record; `peak` is in MiB by host.rss, `step` in seconds."""
-    case = Case("transformer", framework, scenario, strategy, batch, "cpu")
-    fields = {
-        "peaks": {"host.rss": peak * MIB},
-        "step_s": [step],
-        "first_step_s": 2.0,
-        "verification": RIGHT,
-        "effect": StrategyEffect(proven=True, evidence={}),
-        "provenance": make_provenance(framework),
-    }
-    return record(case, **(fields | more))
-
-
-def make_provenance(framework: str, **more: Any) -> Any:
-    return provenance(
-        **({"versions": {framework: "1.0"}, "protocol": VERSION, "dirty": False} | more)
-    )
+    where = {"batch": batch, "size": "cpu", "scenario": scenario}
+    return make_measured(strategy, peak * MIB, step, framework, **where, **more)
 
 
 def make_lost(strategy: str, status: str = "oom", **where: Any) -> Record:

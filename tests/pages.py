@@ -16,9 +16,8 @@ import pytest
 from framebench.publish.site.build import PACKAGES
 from framebench.records import store
 from framebench.records.record import Record
-from framebench.suite.case import Case
 from framebench.suite.result import StrategyEffect, Verification
-from tests.fake_records import provenance, record
+from tests.fake_records import make_measured
 
 PHONE_WIDTH, PHONE_HEIGHT = 390, 844  # CSS pixels
 INJECTED = "script_injected"  # the global variable that a hostile record's script would set
@@ -53,20 +52,12 @@ def make_record(
     }
     where |= changes.pop("where", {})
     fields = {
-        "peaks": {"host.rss": peak},
         "peak_samples": [{"host.rss": peak}],
         "step_s": seconds,
-        "first_step_s": 1.0,
-    }
-    fields |= {
         "verification": RIGHT,
         "effect": StrategyEffect(proven=True, evidence={"blocks": 2}),
-    } | changes
-    return record(
-        Case("transformer", "torch", "train", strategy, batch, "tiny"),
-        provenance=provenance(**where),
-        **fields,
-    )
+    }
+    return make_measured(strategy, peak, batch=batch, origin=where, **(fields | changes))
 
 
 def make_all_records() -> Iterator[Record]:
@@ -108,9 +99,10 @@ def make_all_records() -> Iterator[Record]:
     )
 
 
-def write_records(results: Path, found: Iterator[Record]) -> None:
-    for r in found:
-        store.append(r, store.find_file(results, r.provenance.machine, "torch-1"))
+def write_records(results: Path, *records: Record) -> None:
+    """Add records to a results folder, those of a machine in one file."""
+    for record in records:
+        store.append(record, store.find_file(results, record.provenance.machine, "torch-1"))
 
 
 needs_sphinx = pytest.mark.skipif(
@@ -120,7 +112,7 @@ needs_sphinx = pytest.mark.skipif(
 
 
 class Page(HTMLParser):
-    """What a page links to inside the site or loads, what can be linked to in it, and its tags.
+    """Read what a page links to inside the site or loads, what can be linked to, and its tags.
 
     A reader may follow a citation to the web; nothing is loaded from there.
     """

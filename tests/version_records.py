@@ -4,15 +4,16 @@ what is planted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from framebench.records.record import Record, Turns
+from framebench.records.record import Record
+from tests.fake_records import change_provenance, make_turns
 from tests.record_files import add_records
 from tests.sample_records import read_sample
 
@@ -35,11 +36,6 @@ def select_originals(count: int = 6) -> list[Record]:
 def set_version(record: Record, version: str, when: datetime, session: str = "s") -> Record:
     versions = {**record.provenance.versions, "jax": version.removeprefix("jax==")}
     return change_provenance(record, versions=versions, measured_at=when, session=session)
-
-
-def change_provenance(record: Record, **origin: Any) -> Record:
-    """Return the record with another provenance."""
-    return record.model_copy(update={"provenance": record.provenance.model_copy(update=origin)})
 
 
 def scale_times(record: Record, factor: float) -> Record:
@@ -72,32 +68,22 @@ def make_version_blocks(
     """Return blocks of one real record in two versions that differ by noise between processes, and
     by a change of the newer one; the older one's record comes first.
     """
-    noise = np.random.default_rng(seed).normal(0, PROCESS, (count, 2))
-    factors = np.exp(noise).tolist()  # of the older and the newer version's times, by block
+    noise = np.random.default_rng(seed)
     records = []
-    for number, (of_old, of_new) in enumerate(factors):
-        when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=number)
+    for number in range(count):
         block = f"{session}/{record.case}/{number}"
-        old = set_version(scale_times(record, of_old), OLD, when, session)
-        new = set_version(scale_times(record, of_new), NEW, when, session)
-        records.append(put_in_block(old, 0, block))
-        records.append(change(put_in_block(new, 1, block), number))
+        when = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(minutes=number)
+        for variant, version in enumerate((OLD, NEW)):
+            measured = scale_times(record, math.exp(noise.normal(0, PROCESS)))
+            measured = set_version(measured, version, when, session)
+            records.append(put_in_block(measured, variant, block))
+        records[-1] = change(records[-1], number)
     return records
 
 
 def put_in_block(record: Record, variant: int, block: str) -> Record:
-    count = len(record.step_s)
-    turns = Turns(
-        block=block,
-        arm=variant,
-        arms=[record.case] * 2,
-        seed=0,
-        steps=1,
-        round=list(range(count)),
-        at_s=[0.0] * count,
-        reference_s=[0.05] * count,
-        reference_flop=1e9,
-    )
+    arms = [record.case] * 2
+    turns = make_turns(block, record.parsed, len(record.step_s), variant, arms=arms)
     return record.model_copy(update={"turns": turns})
 
 

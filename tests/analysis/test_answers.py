@@ -18,9 +18,7 @@ from framebench.analysis.answers import (
 from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import make_answer
 from framebench.budget.advise.advice import advise
-from framebench.suite.case import Case
-from tests.advice_records import MIB, PASSED, QUESTION, make_record
-from tests.fake_records import provenance, record
+from tests.advice_records import MIB, QUESTION, make_record
 
 CPU = {"cpu": "x", "device": "cpu"}
 GPU = {"cpu": "x", "device": "a GPU"}
@@ -30,12 +28,10 @@ def make_rows(
     machine: str, *cases: tuple[str, int, float], hardware: dict[str, str] = CPU
 ) -> list[Row]:
     """Return rows of PyTorch; a case is its strategy, its peak in bytes and its step in seconds."""
-    origin = provenance(
-        machine=machine, versions={"torch": "1"}, calibration=PASSED, hardware=hardware
-    )
+    origin = {"machine": machine, "hardware": hardware}
     records = []
     for strategy, peak, step in cases:
-        made = make_record("torch", strategy, peak=peak, step=step, provenance=origin)
+        made = make_record("torch", strategy, peak=peak, step=step, origin=origin)
         if hardware is GPU:
             made.peaks["allocator.in_use"] = made.peaks["device.process"] = peak
         records.append(made)
@@ -65,9 +61,9 @@ def test_a_case_is_answered_by_this_machine_or_else_by_others(here, other, machi
 
 
 def test_a_failure_here_is_not_hidden_by_another_machine():
-    case = Case.from_id("transformer/torch/train/checkpoint/b4/tiny")
-    origin = provenance(machine="here")
-    failed = record(case, status="wrong", reason="loss is off", provenance=origin)
+    failed = make_record(
+        "torch", "checkpoint", machine="here", status="wrong", reason="loss is off"
+    )
 
     selected = select_one_row_per_case([frames.make_rows([failed]), OTHER])
 

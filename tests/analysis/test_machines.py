@@ -5,7 +5,7 @@ from __future__ import annotations
 from framebench.analysis.frames import make_rows
 from framebench.analysis.reports.machines import compare_machines, make_table
 from framebench.analysis.results import Results
-from tests.fake_records import make_crash, make_measured, provenance
+from tests.fake_records import make_crash, make_measured
 from tests.record_files import add_records
 
 MIB = 2**20
@@ -15,15 +15,16 @@ def test_cases_times_and_curves_are_counted(tmp_path):
     """PyTorch has three batches, one without a time; JAX two, one of them in a newer release, which
     alone counts. One more case died.
     """
-    records = [make_measured("fp32", batch * MIB, batch=batch) for batch in (4, 8, 16)]
-    records[-1] = records[-1].model_copy(update={"step_s": [], "turns": None})
-    records += [
-        make_measured("fp32", batch * MIB, framework="jax", batch=batch) for batch in (4, 8)
-    ]
-    newer = provenance(versions={"jax": "2"})
-    records.append(records[-1].model_copy(update={"provenance": newer}))
-    records.append(make_crash())
-    add_records(tmp_path, *records)
+    add_records(
+        tmp_path,
+        make_measured("fp32", MIB, batch=4),
+        make_measured("fp32", MIB, batch=8),
+        make_measured("fp32", MIB, batch=16, step_s=[]),
+        make_measured("fp32", MIB, framework="jax", batch=4),
+        make_measured("fp32", MIB, framework="jax", batch=8),
+        make_measured("fp32", MIB, framework="jax", batch=8, origin={"versions": {"jax": "2"}}),
+        make_crash(),
+    )
 
     table = make_table(Results(tmp_path))
 
@@ -49,9 +50,8 @@ def test_machines_stand_side_by_side_by_instrument_and_release():
         ("tall", "1", "H200", "allocator.in_use"),
     ):
         hardware = {"cpu": "x", "device": device}
-        origin = provenance(machine=machine, versions={"torch": version}, hardware=hardware)
-        measured = make_measured("fp32", 20 * MIB, 0.3, instrument=instrument)
-        records.append(measured.model_copy(update={"provenance": origin}))
+        origin = {"machine": machine, "versions": {"torch": version}, "hardware": hardware}
+        records.append(make_measured("fp32", 20 * MIB, 0.3, instrument=instrument, origin=origin))
     records.append(make_crash())
 
     on_gpu, on_cpus, times = compare_machines(make_rows(records))

@@ -27,11 +27,9 @@ from tests.sample_records import MACHINE, OTHER, RESULTS
 
 def write_cases(results: Path, machine: str, count: int, size: str = "tiny") -> None:
     """Write so many cases of a machine into a results folder."""
-    origin = provenance(machine=machine, versions={"torch": "1"})
     for batch in range(1, count + 1):
-        tiny = make_measured("fp32", 100, 1.0, batch=batch)
-        case = tiny.case.replace("/tiny", f"/{size}")
-        add_records(results, tiny.model_copy(update={"case": case, "provenance": origin}))
+        measured = make_measured("fp32", 100, batch=batch, size=size, origin={"machine": machine})
+        add_records(results, measured)
 
 
 @pytest.mark.parametrize("versions", ["one", "all"])
@@ -53,9 +51,8 @@ def test_each_column_has_a_field_of_its_name():
 def test_releases_are_in_the_order_of_releases(tmp_path):
     """Sorted as text, 0.10.2 would come before 0.9.2, and a plot would show a rise as a fall."""
     for version in ("0.10.2", "0.9.2"):
-        origin = provenance(machine="m", versions={"torch": version})
-        record = make_measured("fp32", 100, 1.0).model_copy(update={"provenance": origin})
-        add_records(tmp_path, record)
+        measured = make_measured("fp32", 100, origin={"versions": {"torch": version}})
+        add_records(tmp_path, measured)
 
     versions = framebench.load(tmp_path, versions="all")["framework_version"]
 
@@ -218,7 +215,7 @@ def test_a_command_parses_each_record_at_most_once(command, results, tmp_path, m
     monkeypatch.setattr(store, "parse", count_and_parse)
     paths = {"DOC": str(document), "TO": str(tmp_path / "to")}
     words = [paths.get(word, word) for word in command]
-    done = run_framebench(*words, "--results", str(results))
+    done = run_framebench(*words, results=results)
     assert done.returncode in (0, 1), done.stderr
     assert set(parsed.values()) == {1}
     if "all" in command:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from framebench.records import store
 from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
-from tests.fake_records import RIGHT, provenance, record
+from tests.fake_records import make_measured, provenance
+from tests.record_files import add_records
 
 CASE = Case.from_id("transformer/torch/train/fp32/b1/cpu")
 
@@ -116,15 +118,21 @@ def test_searches_that_cannot_be_read_are_named_and_left_out(tmp_path):
     assert found.largest == 4
 
 
-def test_published_searches_say_what_is_kept_where_the_folder_has_none_of_the_framework():
+@pytest.mark.parametrize(
+    ("framework", "kept", "lender"),
+    [("torch", 30, "theirs"), ("jax", 5, None), ("jittor", None, None)],
+)
+def test_published_searches_say_what_is_kept_where_the_folder_has_none_of_the_framework(
+    framework, kept, lender
+):
     published = Searches([make_search(kept=30, machine="theirs")])
-    jax = Case.from_id(CASE.id.replace("/torch/", "/jax/"))
-    own = Searches([make_search(case=jax, kept=5)], published)
-    assert (own.find_untracked(CASE), own.name_lender(CASE)) == (30, "theirs")
-    assert (own.find_untracked(jax), own.name_lender(jax)) == (5, None)
-    jittor = Case.from_id(CASE.id.replace("/torch/", "/jittor/"))
-    assert (own.find_untracked(jittor), own.name_lender(jittor)) == (None, None)
-    # whether a batch fits was seen on another machine
+    own = Searches([make_search(case=replace(CASE, framework="jax"), kept=5)], published)
+    case = replace(CASE, framework=framework)
+    assert (own.find_untracked(case), own.name_lender(case)) == (kept, lender)
+
+
+def test_published_searches_do_not_say_whether_a_batch_fits():
+    own = Searches([], Searches([make_search()]))
     assert own.find_searches(CASE, "m", "2.13.0").fits == []
 
 
@@ -133,12 +141,13 @@ def test_a_folder_without_searches_names_whose_it_takes(tmp_path, monkeypatch):
     monkeypatch.setattr(provenance_of_records, "PUBLISHED", published)
     search = make_search(kept=2**20, machine="theirs")
     store.append(search, published / "fits" / "theirs" / "torch-2.13.0.jsonl")
-    folder = tmp_path / "own"
-    case = Case.from_id(CASE.id.replace("/b1/", "/b4/"))
-    measured = record(case, peaks={"host.rss": 2**20}, **RIGHT)
-    store.append(measured, store.find_file(folder, "m", "torch-2.13.0"))
-    (row,) = Results(folder).table("m").itertuples()
+    own = tmp_path / "own"
+    add_records(own, make_measured("fp32", 2**20, size="cpu"))
+
+    rows = Results(own).table("m")
+
+    (row,) = rows.itertuples()
     assert (row.kept_bytes, row.kept_lender) == (2**20, "theirs")
     assert row.needs_bytes == pytest.approx(1.05 * 2**21, rel=1e-6)
-    (table, *_) = make_strategy_tables(Results(folder).table("m"))
+    (table, *_) = make_strategy_tables(rows)
     assert "is that of published searches on theirs" in table.caption

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,20 +19,19 @@ from framebench.analysis.selection import (
 )
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
-from tests.fake_records import CASE, make_blocks, make_crash, make_measured, provenance, record
-
-
-def change_origin(original: Record, **changes: Any) -> Record:
-    """Return the record with another provenance."""
-    parsed = provenance(**changes)
-    fields = {name: getattr(parsed, name) for name in changes}
-    origin = original.provenance.model_copy(update=fields)
-    return original.model_copy(update={"provenance": origin})
+from tests.fake_records import (
+    CASE,
+    change_provenance,
+    make_blocks,
+    make_crash,
+    make_measured,
+    record,
+)
 
 
 def make_later(original: Record) -> Record:
     """Return the record as if it had been made a year later."""
-    return change_origin(original, measured_at="2027-01-01T00:00:00Z")
+    return change_provenance(original, measured_at="2027-01-01T00:00:00Z")
 
 
 def make_three_blocks() -> list[Record]:
@@ -49,14 +47,14 @@ def test_the_newest_record_counts_but_the_times_of_all_records():
 
 def test_the_peak_is_of_the_newest_record_that_has_one():
     records = make_three_blocks()
-    older = change_origin(records[0], measured_at="2025-01-01T00:00:00Z")
+    older = change_provenance(records[0], measured_at="2025-01-01T00:00:00Z")
     (case,) = select_cases([*reversed(records), older])
     assert case == Measured(records[2], records[0], (older, *records))
 
 
 def test_blocks_of_an_older_protocol_do_not_count():
     records = make_three_blocks()
-    old = [change_origin(r, protocol=1) for r in records]
+    old = [change_provenance(r, protocol=1) for r in records]
     (case,) = select_cases([*old, *records])
     assert case.timed == tuple(records)
 
@@ -83,14 +81,14 @@ def test_a_case_that_no_longer_runs_has_no_numbers():
 @pytest.mark.parametrize("changes", [{"memory_limit": 2**20}, {"planted": {"spin": 0.05}}])
 def test_records_under_a_limit_or_with_planted_slowdowns_do_not_count(changes):
     free = record()
-    limited = make_later(change_origin(record(status="oom"), **changes))
+    limited = make_later(change_provenance(record(status="oom"), **changes))
     assert [case.newest for case in select_cases([free, limited])] == [free]
 
 
 def test_the_pinned_version_counts_or_else_the_one_measured_last():
-    old = change_origin(record(), versions={"torch": find_pinned_version("torch")})
-    new = make_later(change_origin(record(), versions={"torch": "9.9.9"}))
-    newest = change_origin(new, versions={"torch": "1.0"}, measured_at="2028-01-01T00:00:00Z")
+    old = change_provenance(record(), versions={"torch": find_pinned_version("torch")})
+    new = make_later(change_provenance(record(), versions={"torch": "9.9.9"}))
+    newest = change_provenance(new, versions={"torch": "1.0"}, measured_at="2028-01-01T00:00:00Z")
     assert select_one_version([new, old]) == [old]
     assert select_one_version([newest, new]) == [newest]
 
@@ -111,18 +109,18 @@ def test_a_newer_crash_without_a_version_replaces_its_case():
 def old_cases() -> list[Record]:
     """Return two cases that were measured under the first protocol."""
     cases = [make_measured("fp32", 200), make_measured("checkpoint", 200)]
-    return [change_origin(case, protocol=1) for case in cases]
+    return [change_provenance(case, protocol=1) for case in cases]
 
 
 def test_the_newest_protocol_counts_on_each_machine(old_cases):
     """An older one does not count, not even of another case."""
-    newer = change_origin(old_cases[0], protocol=2)
-    other_machine = change_origin(old_cases[1], machine="n")
+    newer = change_provenance(old_cases[0], protocol=2)
+    other_machine = change_provenance(old_cases[1], machine="n")
     assert select_current([newer, *old_cases, other_machine]) == [newer, other_machine]
 
 
 def test_a_protocol_without_numbers_hides_none(old_cases):
-    newer = change_origin(old_cases[0], protocol=2)
+    newer = change_provenance(old_cases[0], protocol=2)
     unsupported = newer.model_copy(update={"status": "unsupported"})
     assert select_current([unsupported, *old_cases]) == old_cases
     assert select_current([unsupported]) == [unsupported]
@@ -139,7 +137,7 @@ def draw_records(draw: st.DrawFn) -> list[Record]:
         if draw(st.booleans()):
             changes |= {"turns": None, "step_s": []}
         measured_at = datetime(2027, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
-        changed = change_origin(
+        changed = change_provenance(
             drawn.model_copy(update=changes),
             measured_at=measured_at.isoformat(),
             versions={"torch": draw(st.sampled_from(["1", "2"]))},

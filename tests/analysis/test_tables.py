@@ -4,7 +4,6 @@ contains.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from io import StringIO
 
 import pandas as pd
@@ -18,7 +17,7 @@ from framebench.analysis.flops import count_step_flops
 from framebench.analysis.rendering import MIB, Table
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.fake_records import CASE, make_blocks, make_frame, make_measured, provenance, record
+from tests.fake_records import CASE, change_provenance, make_blocks, make_frame, make_measured
 
 
 def test_ratios_refer_to_the_baseline_of_the_same_framework_and_batch():
@@ -49,8 +48,8 @@ def test_a_ratio_divides_the_bytes_of_its_own_column(ratio, size):
     base_peaks = {"allocator.in_use": 200 * MIB, "host.rss": 300 * MIB}
     peaks = {"allocator.in_use": 50 * MIB, "host.rss": 100 * MIB}
     table = make_frame(
-        make_measured("fp32", 1).model_copy(update={"peaks": base_peaks}),
-        make_measured("checkpoint", 1).model_copy(update={"peaks": peaks}),
+        make_measured("fp32", 1, peaks=base_peaks),
+        make_measured("checkpoint", 1, peaks=peaks),
     ).set_index("strategy")
 
     quotient = table.loc["checkpoint", size] / table.loc["fp32", size]
@@ -118,10 +117,8 @@ def test_the_newest_record_without_times_leaves_those_of_earlier_blocks():
     records = []
     for record_of_block in make_blocks(TIMES[:2]):
         records.append(record_of_block.model_copy(update={"shares": {"wait": 0.25}}))
-    last = records[-1]
-    later = last.provenance.model_copy(update={"measured_at": datetime(2027, 1, 1, tzinfo=UTC)})
-    without_times = {"step_s": [], "shares": {}, "turns": None, "provenance": later}
-    untimed = last.model_copy(update=without_times)
+    last = change_provenance(records[-1], measured_at="2027-01-01T00:00:00Z")
+    untimed = last.model_copy(update={"step_s": [], "shares": {}, "turns": None})
 
     row = make_frame(*records, untimed).set_index("case").loc[last.case]
 
@@ -131,10 +128,9 @@ def test_the_newest_record_without_times_leaves_those_of_earlier_blocks():
 def test_a_table_names_the_commits_of_all_its_records():
     """A row's blocks may be of several commits, and its newest record of one."""
     first, *others = make_blocks([(CASE, [[1.0, 1.1, 1.2]] * 2)])
-    older = first.provenance.model_copy(update={"commit": "d" * 40})
-    rows = make_frame(first.model_copy(update={"provenance": older}), *others)
-    (row,) = rows.itertuples()
-    assert (row.blocks, row.commit) == (2, "c" * 40)
+    rows = make_frame(change_provenance(first, commit="d" * 40), *others)
+    assert rows["blocks"].tolist() == [2]
+    assert rows["commit"].tolist() == ["c" * 40]
     assert f"at {'c' * 10}, {'d' * 10}." in tables.describe_conditions(rows)
 
 
@@ -167,10 +163,7 @@ def test_strategies_only_for_claims_have_tables_of_their_own():
 
 
 def test_rows_without_a_number_stay_with_their_reason():
-    case = Case.from_id("transformer/torch/train/rewrite/b4/tiny")
-    lost = record(
-        case, status="oom", reason="memory ran out", provenance=provenance(versions={"torch": "1"})
-    )
+    lost = make_measured("rewrite", 0, status="oom", reason="memory ran out", peaks={}, step_s=[])
     (comparison,) = tables.make_strategy_tables(make_frame(make_measured("fp32", 2**30), lost))
     assert comparison.rows[0][2:7] == ("1,024.0", "1.00", "1,075.2", "1.00", "64.0 tokens/s")
     assert comparison.rows[1][:3] == ("torch", "rewrite", "oom")
@@ -215,8 +208,7 @@ def make_on_gpu(framework: str, strategy: str, in_use: int, process: int | None)
     peaks = {"allocator.in_use": in_use * MIB}
     if process is not None:
         peaks["device.process"] = process * MIB
-    changes = {"peaks": peaks, "provenance": provenance(hardware=GPU)}
-    return make_measured(strategy, 1, framework=framework).model_copy(update=changes)
+    return make_measured(strategy, 1, framework=framework, peaks=peaks, origin={"hardware": GPU})
 
 
 def test_gpu_peaks_are_of_the_process_and_ratios_of_the_framework():

@@ -17,18 +17,13 @@ from framebench.claims.rows import make_measurements
 from framebench.claims.store import MachineResults
 from framebench.records import store
 from framebench.suite.case import Case
-from framebench.suite.result import StrategyEffect, Verification
 from framebench.suite.selectors import parse
 from tests.devices.fake_predictions import make_interval
-from tests.fake_records import make_blocks, provenance, record
+from tests.fake_records import RIGHT, make_blocks, provenance, record
 from tests.record_files import add_records
 
 MIB = 2**20
 GPU = {"cpu": "x", "device": "NVIDIA H200"}
-RIGHT: dict[str, Any] = {
-    "effect": StrategyEffect(proven=True, evidence={}),
-    "verification": Verification(passed=True),
-}
 # what the made-up claim compares, in PyTorch's Transformer if a test names no other
 COMPARISON: dict[str, Any] = {
     "candidate": "train/compile",
@@ -95,8 +90,7 @@ def add_blocks(results: Path, ratios: Sequence[float]) -> None:
         seconds = 1.0 + 0.001 * (block % 3)  # blocks differ a little, as measured ones do
         eager.append([seconds] * 8)
         compiled.append([ratio * seconds] * 8)
-    for made in make_blocks([(parse(EAGER), eager), (parse(COMPILED), compiled)]):
-        add_records(results, made.model_copy(update=RIGHT))
+    add_records(results, *make_blocks([(parse(EAGER), eager), (parse(COMPILED), compiled)]))
 
 
 def put_numbers(

@@ -14,7 +14,7 @@ from tests.claims.claim_records import add_both, judge_claim, make_claim
 
 @pytest.fixture
 def entry(results) -> Entry:
-    """A claim that was measured on a GPU, planned for another, and set aside on a CPU."""
+    """Return a claim that was measured on a GPU, planned for another, and set aside on a CPU."""
     add_both(results, 60)
     found = judge_claim(results, make_claim(transfers_to_gpu=False))
     on_gpu = replace(found.lines[0], device="gpu", other_machine="nvidia-h200")

@@ -4,7 +4,6 @@ where they act.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -21,8 +20,9 @@ from framebench.explain.measure import Unexplained, explain
 from framebench.explain.record import Explanation
 from framebench.instruments.memory_timeline import Value
 from framebench.suite.selectors import parse
+from tests.explain.explanations import make_explanation
 from tests.marks import needs_host_peak
-from tests.processes import framebench, run_inside
+from tests.processes import framebench, read_json, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
 
@@ -59,22 +59,12 @@ def test_the_timeline_and_the_peak_follow_from_births_and_deaths():
     ]
 
 
-FIELDS = {
-    "case": "transformer/torch/train/fp32/b4/tiny",
-    "how": "",
-    "measured": {},
-    "versions": {"torch": "2.13.0"},
-    "device": "cpu",
-    "timeline": [(0, 5, "forward")],
-    "peak": {"event": 0, "bytes": 5, "phase": "forward"},
-}
-HOLDER = {"kind": "parameter", "layer": "blocks.0", "phase": "before", "tensors": 1}
-
-
 def test_an_account_that_does_not_add_up_is_refused():
-    assert Explanation(**FIELDS, holders=[HOLDER | {"bytes": 5}]).kinds == {"parameter": 5}
-    with pytest.raises(ValidationError, match="sum to 4 bytes"):
-        Explanation(**FIELDS, holders=[HOLDER | {"bytes": 4}])
+    explanation = make_explanation({}, ("blocks.0", "parameter", 3), ("blocks.1", "parameter", 2))
+    assert explanation.kinds == {"parameter": 5}
+    lacking = explanation.model_copy(update={"holders": explanation.holders[:1]})
+    with pytest.raises(ValidationError, match="sum to 3 bytes"):
+        Explanation.model_validate(lacking.model_dump())
 
 
 @pytest.mark.parametrize(
@@ -291,7 +281,7 @@ def test_strategies_of_a_jittor_step():
 
 def test_explain_writes_json_and_a_figure(tmp_path):
     figure = tmp_path / "step.svg"
-    options = ("--json", "--to", str(figure), "--results", str(tmp_path))
+    options = ("--json", "--to", figure, "--results", tmp_path)
     done = framebench("explain", "transformer/torch/train/fp32/b4/tiny", *options)
     svg = ElementTree.parse(figure).getroot()
     assert svg.tag == "{http://www.w3.org/2000/svg}svg"
@@ -304,8 +294,7 @@ def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "explain", lambda case, environment: explain_case(case.id))
     plain = "transformer/torch/train/fp32/b4/tiny"
     checkpointed = "transformer/torch/train/checkpoint/b4/tiny"
-    arguments = "explain", checkpointed, "--against", plain, "--results", str(tmp_path)
-    printed = json.loads(framebench(*arguments, "--json").stdout)
+    printed = read_json("explain", checkpointed, "--against", plain, results=tmp_path)
     by_kind = Counter()
     for row in printed["rows"]:
         by_kind[row["kind"]] += row["difference"]

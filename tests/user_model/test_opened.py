@@ -68,8 +68,7 @@ def test_a_file_is_predicted_and_tried_within_a_budget(tmp_path):
     """The prediction is exact for what lasts: weights, gradients, momentum, batch and teacher."""
     file = str(write_variant(tmp_path, *TEACHER))
     options = ("--strategies", "fp32,checkpoint", "--budget", "8MiB", "--json")
-    done = framebench("predict", file, "--batch", "16", *options)
-    assert done.returncode == 0, done.stderr
+    done = framebench("predict", file, "--batch", "16", *options, code=0)
     assert "left out: checkpoint: there is no class" in done.stderr
     (fp32,) = json.loads(done.stdout)
     predicted, enforced = fp32["predictions"]
@@ -94,8 +93,7 @@ def test_a_file_is_predicted_and_tried_within_a_budget(tmp_path):
     ],
 )
 def test_unpredictable_files_are_refused_with_a_reason(change, message, tmp_path):
-    done = framebench("predict", str(write_variant(tmp_path, change)))
-    assert done.returncode == 2
+    done = framebench("predict", str(write_variant(tmp_path, change)), code=2)
     assert message in " ".join(done.stderr.split())
 
 

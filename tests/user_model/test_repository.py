@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from framebench.suite.user_file import hash_sources, load_file
-from tests.processes import COMMAND, ROOT
+from tests.processes import COMMAND, ROOT, run_process
 
 REPOSITORY = ROOT / "tests/user_model/repository"
 
@@ -19,23 +19,9 @@ REPOSITORY = ROOT / "tests/user_model/repository"
 def try_in_folder(
     file: str, results: Path, cwd: Path, path: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    command = [
-        *COMMAND,
-        "try",
-        file,
-        "--rounds",
-        "0",
-        "--blocks",
-        "1",
-        "--strategies",
-        "checkpoint",
-        "--results",
-        str(results),
-    ]
+    options = ["--rounds=0", "--blocks=1", "--strategies=checkpoint", "--results", results]
     folders = os.pathsep.join(filter(None, [path, os.environ.get("PYTHONPATH", "")]))
-    return subprocess.run(
-        command, cwd=cwd, env=os.environ | {"PYTHONPATH": folders}, capture_output=True, text=True
-    )
+    return run_process([*COMMAND, "try", file, *options], cwd, code=None, PYTHONPATH=folders)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from framebench.suite.user_file import Fault
 from framebench.user_model import saved
 from framebench.user_model.figure import draw_peaks
 from framebench.user_model.saved import SavedPeaks
+from tests.explain.explanations import make_explanation
 from tests.figure_records import make_frame, make_record, read_texts
 from tests.user_model.small_file import try_file, write_variant
 
@@ -23,18 +24,8 @@ def make_saved(
     """Return what `--save` writes of these peaks in MiB; `layers` hold so many bytes."""
     explanation = None
     if layers:
-        size = sum(layers.values())
-        holder = {"kind": "saved", "phase": "forward", "tensors": 1}
-        explanation = {
-            "case": "own/torch/train/fp32/b8/net",
-            "how": "storages",
-            "measured": {"host.rss": size},
-            "versions": {"torch": "2.13.0"},
-            "device": "cpu",
-            "timeline": [(0, size, "forward")],
-            "peak": {"event": 0, "bytes": size, "phase": "forward"},
-            "holders": [holder | {"layer": name, "bytes": n} for name, n in layers.items()],
-        }
+        holders = [(layer, "saved", size) for layer, size in layers.items()]
+        explanation = make_explanation({}, *holders)
     listed = []
     for strategy, peak in peaks.items():
         listed.append({"strategy": strategy, "bytes": peak * MIB, "instrument": "host.rss"})

@@ -14,7 +14,7 @@ from framebench.suite.selectors import parse
 from framebench.versions import bisect, bisection_table
 from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
 from tests.callbacks import ignore
-from tests.fake_records import make_measured
+from tests.fake_records import change_provenance, make_measured
 from tests.processes import framebench
 
 RELEASES = [f"1.{number}" for number in range(12)]
@@ -142,12 +142,13 @@ def test_a_resumed_search_measures_no_release_again(tmp_path, monkeypatch):
         measured.append(release)
         if len(measured) == 3:
             raise KeyboardInterrupt
-        machine = {"session": run.id, "machine": provenance.read_machine_name()}
-        origin = record.provenance.model_copy(update=machine)
+        measured_here = change_provenance(
+            record, session=run.id, machine=provenance.read_machine_name()
+        )
         peaks = {"compiler.plan": 130 if release >= "1.3" else 100}
         for _ in range(2):
-            fields = {"case": CASE, "provenance": origin, "peaks": peaks}
-            run.write(record.model_copy(update=fields), variant)
+            changes = {"case": CASE, "peaks": peaks}
+            run.write(measured_here.model_copy(update=changes), variant)
 
     monkeypatch.setattr(bisect.ReleaseBench, "fill", fill)
     names = RELEASES[:5]
@@ -186,9 +187,8 @@ def test_a_failed_process_makes_a_release_without_values():
 )
 def test_mistakes_are_answered_in_a_sentence(arguments, message, tmp_path, monkeypatch):
     monkeypatch.setattr(releases, "list_releases", Mock(return_value=JAX))
-    where = "--results", str(tmp_path)
-    done = framebench("versions", "bisect", "--framework", *arguments, *where)
-    assert done.returncode == 2
+    where = "--results", tmp_path
+    done = framebench("versions", "bisect", "--framework", *arguments, *where, code=2)
     assert message in done.stderr
     assert not list(tmp_path.iterdir())
 
@@ -201,9 +201,8 @@ def test_the_command_answers_by_json_and_exit_code(newest, code, tmp_path, monke
 
     monkeypatch.setattr(releases, "list_releases", Mock(return_value=JAX))
     monkeypatch.setattr(bisect.ReleaseBench, "measure", measure)
-    arguments = "--framework", "jax", "0.9.0", "0.10.2", CASE, "--results", str(tmp_path)
-    done = framebench("versions", "bisect", *arguments, "--json")
-    assert done.returncode == code, done.stderr
+    arguments = "--framework", "jax", "0.9.0", "0.10.2", CASE, "--results", tmp_path
+    done = framebench("versions", "bisect", *arguments, "--json", code=code)
     found = Bisection.model_validate_json(done.stdout)
     assert found.first == ("0.10.2" if code == 0 else None)
 

@@ -84,8 +84,7 @@ def test_the_command_fails_if_a_measurement_broke(statuses, code, monkeypatch, r
     monkeypatch.setattr(command.environments, "ensure", ignore)
     monkeypatch.setattr(command.environments, "warm", ignore)
     monkeypatch.setattr(command.versions, "measure", Mock(return_value=statuses))
-    done = framebench("versions", "run", "--framework", "jax", "--results", str(results))
-    assert done.returncode == code, done.stderr
+    done = framebench("versions", "run", "--framework", "jax", results=results, code=code)
     assert ("of 2 measurements failed" in done.stderr) == bool(code)
     assert re.search(rf"versions compare jax==\S+ jax==\S+ --results {results}\n", done.stderr)
     assert not list(results.glob(".session*"))
@@ -94,8 +93,7 @@ def test_the_command_fails_if_a_measurement_broke(statuses, code, monkeypatch, r
 def test_adding_a_release_writes_its_pins_and_matrix(project, monkeypatch):
     packages = {"jax": "0.9.1", "jaxlib": "0.9.1", "Flax": "0.12.6", "numpy": "2.4.6"}
     monkeypatch.setattr(pin, "ask_pip", Mock(return_value=packages))
-    done = framebench("versions", "add", "jax==0.9.1")
-    assert done.returncode == 0, done.stderr
+    framebench("versions", "add", "jax==0.9.1", code=0)
     written = (project / "requirements/versions/jax-0.9.1.txt").read_text()
     assert written == "Flax==0.12.6\njax==0.9.1\njaxlib==0.9.1\nnumpy==2.4.6\n"
     assert list(pins.find_pinned_versions("jax")) == ["0.9.1", "0.9.2", "0.10.2"]
@@ -121,8 +119,7 @@ def test_the_committed_matrix_is_up_to_date(project):
     ],
 )
 def test_an_invalid_release_is_refused(project, release, reason):
-    done = framebench("versions", "add", release)
-    assert done.returncode == 2
+    done = framebench("versions", "add", release, code=2)
     assert reason in " ".join(done.stderr.split())
     assert not (project / "requirements/versions/jax-0.9.3.txt").exists()
 

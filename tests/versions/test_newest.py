@@ -22,11 +22,11 @@ from framebench.versions import newest, planned
 from framebench.versions.accepted import AcceptedRegression
 from framebench.versions.newest import ReleasePair, judge_newest
 from tests.callbacks import ignore
+from tests.fake_records import change_provenance
 from tests.processes import framebench
 from tests.version_records import (
     Change,
     break_record,
-    change_provenance,
     keep_record,
     make_version_blocks,
     scale_peaks,
@@ -192,8 +192,7 @@ def plant_records(change: Change) -> Callable[..., list[str]]:
 
 @pytest.mark.usefixtures("index")
 def test_nothing_is_measured_where_the_pinned_release_is_the_newest(tmp_path):
-    done = framebench("versions", "newest", "--results", str(tmp_path))
-    assert done.returncode == 0
+    done = framebench("versions", "newest", results=tmp_path, code=0)
     assert done.stderr.count("the index has no newer release") == len(FRAMEWORKS)
     assert not list(tmp_path.iterdir())
 
@@ -204,8 +203,7 @@ def test_a_newer_release_is_measured_and_judged_by_its_own_session(
 ):
     index["jax"].append("99.0.1")
     monkeypatch.setattr(newest.measure, "measure", plant_records(change))
-    done = framebench("versions", "newest", "jax", "--results", str(tmp_path))
-    assert done.returncode == code, done.stderr
+    done = framebench("versions", "newest", "jax", results=tmp_path, code=code)
     assert f"jax 99.0.1 against {find_pinned_version('jax')}" in done.stdout
     assert installed == ["made 99.0.1", "removed 99.0.1"]
     # tables of the suite have no release that nobody pinned
@@ -220,8 +218,7 @@ def test_an_uninstallable_release_fails_and_others_are_judged(
     index["jittor"].append("99.0.2")
     monkeypatch.setattr(newest.measure, "measure", plant_records(keep_record))
     frameworks = "jittor", "jax", "torch"
-    done = framebench("versions", "newest", *frameworks, "--json", "--results", str(tmp_path))
-    assert done.returncode == 1
+    done = framebench("versions", "newest", *frameworks, "--json", results=tmp_path, code=1)
     outcomes = [answer["outcome"] for answer in json.loads(done.stdout)]
     assert outcomes == ["cannot be installed", "same", "current"]
     assert "99.0.2 cannot be installed: pip ended with exit code 1" in done.stderr
@@ -230,7 +227,7 @@ def test_an_uninstallable_release_fails_and_others_are_judged(
 def test_the_newest_installable_release_is_measured(index, installed, tmp_path, monkeypatch):
     index["jax"] += ["99.0.1", "99.0.2"]
     monkeypatch.setattr(newest.measure, "measure", plant_records(keep_record))
-    done = framebench("versions", "newest", "jax", "--json", "--results", str(tmp_path))
+    done = framebench("versions", "newest", "jax", "--json", results=tmp_path)
     (answer,) = json.loads(done.stdout)
     assert (answer["outcome"], answer["newest"], done.returncode) == ("same", "99.0.1", 0)
     assert "99.0.2 cannot be installed" in answer["answer"]
@@ -251,7 +248,7 @@ def test_plans_are_compared_with_the_newest_installable_release(index, tmp_path,
     monkeypatch.setattr(planned, "ensure_environment", ensure_environment)
     monkeypatch.setattr(planned, "compare_releases", compare)
     words = ("versions", "newest", "jax", "jittor", "--device", "h100-80gb")
-    done = framebench(*words, "--results", str(tmp_path))
+    done = framebench(*words, results=tmp_path)
     pinned = f"jax=={find_pinned_version('jax')}"
     assert compared == [(pinned, "jax==99.0.1", "h100-80gb", {"jax"})]
     assert done.returncode == 1
@@ -264,5 +261,5 @@ def test_an_index_that_does_not_answer_fails_the_run(tmp_path, monkeypatch):
         raise SetupError(f"pip cannot list the releases of {framework}: no route")
 
     monkeypatch.setattr(releases, "list_releases", refuse)
-    done = framebench("versions", "newest", "--results", str(tmp_path))
+    done = framebench("versions", "newest", results=tmp_path)
     assert (done.returncode, "no route" in done.stderr) == (2, True)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from framebench.suite.case import Case
 from framebench.versions.recorded import tabulate_recorded
 from tests.devices.fake_predictions import make_planned, make_unplanned
-from tests.fake_records import RIGHT, provenance, record
+from tests.fake_records import make_measured, provenance, record
 
 
 def test_releases_with_a_peak_are_listed_newest_first():
     records = []
     for version, batch in (("2.9.0", 4), ("2.13.0", 4), ("2.13.0", 8), ("2.13.0", 8)):
-        case = Case("transformer", "torch", "train", "fp32", batch, "tiny")
-        where = provenance(machine="here", versions={"torch": version})
-        records.append(record(case, peaks={"host.rss": 2**20}, provenance=where, **RIGHT))
+        origin = {"machine": "here", "versions": {"torch": version}}
+        records.append(make_measured("fp32", 2**20, batch=batch, origin=origin))
     failed = record(status="oom", reason="memory", provenance=provenance(versions={"torch": "1"}))
     predictions = [make_planned(framework_version="0.8.3"), make_unplanned("failed")]
     assert tabulate_recorded([*records, failed], predictions).rows == (

@@ -14,7 +14,8 @@ from framebench.analysis.statistics import PEAK, TIME
 from framebench.records.record import Record
 from framebench.versions import judge
 from framebench.versions.measure import BLOCKS
-from tests.version_records import NEW, OLD, change_provenance, make_version_blocks, select_originals
+from tests.fake_records import change_provenance
+from tests.version_records import NEW, OLD, make_version_blocks, select_originals
 
 RELEASES = ["0.8.0", "0.8.1", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1", "0.10.2"]
 # standard deviation of a peak's logarithm between equal processes, by the kernel's counter
@@ -24,7 +25,7 @@ SIMULATED = 200
 
 def set_host_peak(record: Record, factor: float) -> Record:
     """Return a record whose peak the kernel's counter read, which is not exact."""
-    peak = record.peaks[record.peak_instrument or ""]
+    peak = record.peaks[record.peak_instrument]
     return record.model_copy(update={"peaks": {"host.rss": round(peak * factor)}})
 
 

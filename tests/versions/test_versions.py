@@ -36,13 +36,14 @@ from framebench.versions.judge import IMPROVEMENT, INCOMPARABLE, REGRESSION, STA
 from tests.callbacks import ignore
 from tests.devices.fake_predictions import make_planned
 from tests.explain.explanations import make_explanation
+from tests.fake_records import change_provenance
 from tests.processes import framebench as command
+from tests.processes import read_json
 from tests.version_records import (
     NEW,
     OLD,
     Change,
     break_record,
-    change_provenance,
     make_equal_blocks,
     make_version_blocks,
     plant_regressions,
@@ -57,6 +58,7 @@ ORIGINAL = select_originals(1)[0]
 SLOW, LARGE = sorted({record.case for record in make_equal_blocks()})[1:3]
 PLANTED = plant_regressions(make_equal_blocks(), SLOW, LARGE)
 REGRESSIONS = {(SLOW, TIME.name), (LARGE, PEAK.name)}
+COMPARE = ("versions", "compare", OLD, NEW)
 
 
 def list_verdicts(records: list[Record], base: str = OLD, change: str = NEW) -> dict[str, str]:
@@ -72,7 +74,7 @@ def read_intervals(rows: list[dict[str, Any]]) -> dict[str, tuple[float, float]]
 
 def compare(results: Path, *arguments: str) -> CompletedProcess[str]:
     """Run `framebench versions compare` on the two versions of a results folder."""
-    return command("versions", "compare", OLD, NEW, "--results", str(results), *arguments)
+    return command(*COMPARE, *arguments, results=results)
 
 
 def find_verdicts(rows: list[judge.QuantityComparison], verdict: str) -> set[tuple[str, str]]:
@@ -116,14 +118,14 @@ def test_p_is_corrected_for_the_number_of_tests_on_a_page():
     compared = judge.compare_versions(make_equal_blocks(), OLD, NEW)
     tested = [row for row in compared if row.p is not None]
     timed = [row for row in tested if row.quantity == TIME.name]
-    least_on_the_page = min(row.p or 0 for row in timed)
+    least_on_the_page = min(row.p for row in timed)
 
     blocks = Blocks(make_equal_blocks())
     p_of_one_test = []
     for row in timed:
         comparison = verdicts.compare_times(*row.records, blocks)
         if comparison:
-            p_of_one_test.append(comparison.p or 0)
+            p_of_one_test.append(comparison.p)
 
     # the smallest p of all is multiplied by the number of tests (Holm)
     corrected = min(1, min(p_of_one_test) * len(tested))
@@ -152,7 +154,7 @@ def test_a_status_that_changed_is_judged_by_its_blocks(
     records = make_version_blocks(ORIGINAL, blocks, change)
     first, *others = judge.compare_versions(records, base, compared)
     assert (first.quantity, first.verdict) == (STATUS, verdict)
-    assert "memory ran out" in (first.reason or "")
+    assert "memory ran out" in first.reason
     assert len(others) == other_quantities
 
 
@@ -224,8 +226,8 @@ def test_unknown_versions_are_answered(base, change, named):
 def test_the_command_compares_named_cases_alone(results):
     """The interval of a named case is the one that it has among all cases."""
     write_records(PLANTED, results)
-    all_rows = json.loads(compare(results, "--json").stdout)
-    named_rows = json.loads(compare(results, SLOW, "--json").stdout)
+    all_rows = read_json(*COMPARE, results=results)
+    named_rows = read_json(*COMPARE, SLOW, results=results)
     assert named_rows
     rows_of_the_case = [row for row in all_rows if row["case"] == SLOW]
     assert read_intervals(named_rows) == read_intervals(rows_of_the_case)

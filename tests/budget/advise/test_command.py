@@ -36,8 +36,7 @@ def test_advise_prints_whether_a_strategy_fits_already():
     question = "advise", "transformer////b4", *IN_HERE
     done = framebench(*question, "--budget", "8GiB", "--from", "fp32")
     assert "fits already" in done.stdout, done.stderr
-    tight = framebench(*question, "--budget", "1MiB")
-    assert tight.returncode == 1
+    tight = framebench(*question, "--budget", "1MiB", code=1)
     assert "nothing fits" in tight.stdout
     described = framebench("advise", "--budget", "64GiB", "--parameters", "124M", *IN_HERE)
     assert "layers 12" in described.stderr
@@ -70,8 +69,7 @@ def measured(environment, tmp_path_factory) -> list[Row]:
     """Return the rows of two strategies, measured on this machine now."""
     results = tmp_path_factory.mktemp("advice") / "results"
     cases = "transformer/torch/train/{fp32,checkpoint}/b4/cpu"
-    done = framebench("run", cases, "--results", str(results), "--rounds", "0")
-    assert done.returncode == 0, done.stderr
+    framebench("run", cases, "--rounds", 0, results=results, code=0)
     return read_evidence(results, read_machine_name(), "transformer", "train")[0]
 
 

@@ -302,23 +302,20 @@ def test_mean_of_per_sample_losses_equals_batch_loss(environment):
 
 def test_max_batch_prints_text_or_json(unchecked, results, monkeypatch):
     monkeypatch.setenv("BEYOND", "die")
-    where = "--env", str(unchecked.python), "--results", str(results)
+    where = "--env", unchecked.python, "--results", results
     arguments = "max-batch", "transformer/torch////tiny", *where, "--max-batch", "2"
-    done = framebench(*arguments, "--budget", "64MiB", "--json")
-    assert done.returncode == 0, done.stderr
+    done = framebench(*arguments, "--budget", "64MiB", "--json", code=0)
     (fit,) = json.loads(done.stdout)
     assert (fit["largest"], fit["status"]) == (2, "open")
     assert "trying larger batches, a process for each, up to 30 min" in done.stderr
-    tight = framebench(*arguments, "--budget", "0.1MiB")
-    assert tight.returncode == 0, tight.stderr
+    tight = framebench(*arguments, "--budget", "0.1MiB", code=0)
     assert "none: batch 1 fails" in tight.stdout
 
 
 @pytest.mark.usefixtures("environment")
 def test_evaluate_reports_lost_and_repeated_samples(results):
-    arguments = "evaluate", "transformer/torch///b512/tiny", "--results", str(results)
-    done = framebench(*arguments, "--samples", "600", "--budget", "4MiB")
-    assert done.returncode == 0, done.stderr
+    arguments = "evaluate", "transformer/torch///b512/tiny", "--results", results
+    done = framebench(*arguments, "--samples", "600", "--budget", "4MiB", code=0)
     assert "samples done 600 of 600, lost 0, done twice 0" in done.stdout
     assert "in the process" in done.stdout
     assert "evaluating 600 samples" in done.stderr
@@ -342,7 +339,7 @@ def test_max_batch_reuses_a_saved_answer(results):
     save_search(results)
     arguments = "max-batch", "transformer/torch////tiny", "--budget", "8MiB"
     with lock_results(results):  # it disturbs no measurement
-        done = framebench(*arguments, "--results", str(results), "--json")
+        done = framebench(*arguments, "--results", results, "--json")
     assert json.loads(done.stdout)[0]["largest"] == 11
     assert "measured 2026-01-02" in done.stderr
     assert "--again" in done.stderr

@@ -4,8 +4,6 @@ is then measured.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,9 +20,8 @@ from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
 from framebench.suite.result import Verification
 from tests.advice_records import make_record, make_rows
-from tests.fake_records import provenance
 from tests.marks import needs_host_peak
-from tests.processes import framebench
+from tests.processes import framebench, read_json
 from tests.suite.chosen_cases import choose_fewest, list_supported
 
 pytestmark = pytest.mark.usefixtures("imported_once")
@@ -81,12 +78,12 @@ def test_the_line_is_that_of_scipy():
 
 
 def test_lines_do_not_mix_frameworks_and_versions():
-    old = provenance(versions={"torch": "0"}, measured_at="2025-01-01T00:00:00Z")
+    old = {"versions": {"torch": "0"}, "measured_at": "2025-01-01T00:00:00Z"}
     records = [
         make_record("torch", "fp32", batch=4, peak=10**9),
         make_record("torch", "fp32", batch=8, peak=2 * 10**9),
         make_record("jax", "fp32", batch=16, peak=9 * 10**10),
-        make_record("torch", "fp32", batch=8, peak=5 * 10**10, provenance=old),
+        make_record("torch", "fp32", batch=8, peak=5 * 10**10, origin=old),
     ]
     case = Case.from_id("transformer/torch/train/fp32/b32/tiny")
     peak, _ = find_peak(make_rows(records), case, Searches())
@@ -225,10 +222,9 @@ def test_fake_tensors_predict_measured_peaks(case, predicted, steady):
 @pytest.mark.slow
 @pytest.mark.usefixtures("environment")
 def test_predict_prints_the_lower_bound_and_the_fake_tensors():
-    done = framebench("predict", "transformer/torch/train/fp32/b24/cpu", "--json")
-    least, fake, *_ = json.loads(done.stdout)["predictions"]
+    least, fake, *_ = read_json("predict", "transformer/torch/train/fp32/b24/cpu")["predictions"]
     assert (least["method"], fake["method"]) == ("lower bound", "fake tensors")
     assert least["bytes"] < fake["bytes"] < 1.2 * least["bytes"]
     compiled = framebench("predict", "transformer/torch/train/compile/b4/cpu")
     assert "only eager execution is predicted" in compiled.stdout
-    assert framebench("predict", "transformer/torch/train/nothing/b4/cpu").returncode == 2
+    framebench("predict", "transformer/torch/train/nothing/b4/cpu", code=2)

@@ -18,7 +18,7 @@ __all__ = ["browser", "tab"]
 def site(tmp_path_factory) -> Path:
     """Return a site with everything: hostile records, guides, reference and notebooks."""
     folder = tmp_path_factory.mktemp("site")
-    write_records(folder / "results", repeat_in_blocks(make_all_records()))
+    write_records(folder / "results", *repeat_in_blocks(make_all_records()))
     build(Results(folder / "results"), folder / "out" / "site")
     assert [p.name for p in (folder / "out").iterdir()] == ["site"], "nothing is written elsewhere"
     return folder / "out" / "site"

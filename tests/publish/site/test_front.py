@@ -46,7 +46,7 @@ def first(tmp_path_factory) -> Path:
         make_record("fp32", 300 * MIB, [2.0, 2.1], batch=8),
     ]
     untimed = make_record("checkpoint+accumulate", 80 * MIB, [], first_step_s=None)
-    write_records(folder / "results", iter([*repeat_in_blocks(timed), untimed]))
+    write_records(folder / "results", *repeat_in_blocks(timed), untimed)
     planned = folder / "results" / "planned"
     planned.symlink_to(ROOT / "results" / "planned")
     with pytest.MonkeyPatch.context() as patch:
@@ -260,7 +260,7 @@ def test_a_group_never_mixes_measurements_and_predictions():
 
 def test_text_of_records_is_escaped_in_scripts(tmp_path):
     evil = make_record("fp32", MIB, [1.0], where={"versions": {"torch": EVIL}, "command": EVIL})
-    write_records(tmp_path / "results", iter([evil]))
+    write_records(tmp_path / "results", evil)
 
     data = read_data(tmp_path / "results")
 

@@ -217,7 +217,7 @@ def test_hostile_records_are_escaped(site):
 def test_a_case_id_with_path_parts_writes_no_page(tmp_path):
     results = tmp_path / "results"
     site = tmp_path / "a" / "site"
-    write_records(results, iter([make_record("fp32", 2**20, [1.0, 1.0])]))
+    write_records(results, make_record("fp32", 2**20, [1.0, 1.0]))
     (file,) = list_files(results)
     (fields,) = load_fields(file)
     append_lines(file, json.dumps(fields | {"case": "../../../../x/torch/train/fp32/b4/tiny"}))
@@ -244,7 +244,7 @@ def test_slugs_are_safe_and_distinct(one, other):
 @pytest.fixture
 def lab(tmp_path) -> Results:
     """Return the results of a machine with one record."""
-    write_records(tmp_path / "results", iter([make_record("fp32", 2**20, [1.0, 1.0])]))
+    write_records(tmp_path / "results", make_record("fp32", 2**20, [1.0, 1.0]))
     return Results(tmp_path / "results")
 
 
@@ -296,7 +296,7 @@ def test_a_record_without_a_section_is_named_without_a_link(tmp_path):
     )
     record = make_record("fp32", 100 * 2**20, [])
     records = [record.model_copy(update={"case": name}) for name in (single, over_ranks)]
-    write_records(tmp_path / "results", iter(records))
+    write_records(tmp_path / "results", *records)
     results = Results(tmp_path / "results")
     (machine,) = list_machines(results.records, results)
 
