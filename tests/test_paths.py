@@ -5,11 +5,10 @@ it.
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
-from tests.processes import ROOT
+from tests.processes import run_process
 
 PLACE = re.compile(r"(?<![\w.~/{}$-])/(?:home|Users|root|work|mnt)/[\w.-]+/")
 TEXT = ("*.json", "*.jsonl", "*.py", "*.md", "*.toml", "*.txt", "*.csv", "*.sh", "*.yml")
@@ -21,7 +20,7 @@ def find_places(text: str) -> list[str]:
 
 def test_no_file_names_a_place_of_one_machine():
     command = ["git", "grep", "-nIE", "/(home|Users|root|work|mnt)/", "--", *TEXT]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    process = run_process(command, code=None)
     if process.returncode > 1:
         pytest.skip(f"no repository here: {process.stderr.strip()}")
     lines = process.stdout.splitlines()

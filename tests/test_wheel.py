@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 import shutil
 import subprocess
@@ -16,11 +15,12 @@ import pytest
 from packaging.requirements import Requirement
 
 from framebench.records.pins import read_pins
-from tests.processes import ROOT
+from tests.processes import ROOT, run_process
 from tests.record_files import list_files, load_fields
 from tests.repositories import run_git
 
 CASE = "transformer/jittor/train/fp32/b4/tiny"
+MODULE = ("-m", "framebench.cli")
 # and what is beside them in environments of their own
 FRAMEWORKS = {
     "torch",
@@ -50,18 +50,18 @@ def installed(tmp_path_factory) -> Path:
         shutil.copy(ROOT / name, source / name, follow_symlinks=False)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source]
-    subprocess.run([*pip, *build], check=True)
+    run_process([*pip, *build])
     (wheel,) = folder.glob("framebench-*.whl")
-    subprocess.run([*pip, "install", "--no-deps", "--target", target, wheel], check=True)
+    run_process([*pip, "install", "--no-deps", "--target", target, wheel])
     return target
 
 
 def list_sources() -> list[str]:
     """Return the files that the wheel may be made of, uncommitted ones included."""
     left_out = [":!results/asv", ":!results/tables", ":!docs", ":!tests"]
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *left_out]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return [name for name in done.stdout.splitlines() if (ROOT / name).exists()]
+    options = ["--cached", "--others", "--exclude-standard", "--", *left_out]
+    names = run_git(ROOT, "ls-files", *options).splitlines()
+    return [name for name in names if (ROOT / name).exists()]
 
 
 @pytest.mark.parametrize("has_git", [True, False])
@@ -81,21 +81,18 @@ def test_of_a_clone_the_wheel_has_the_results_that_git_tracks(has_git, tmp_path)
     (records / "own").mkdir()
     (records / "own/jax-1.jsonl").touch()
     command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", "built"]
-    subprocess.run(command, cwd=tmp_path, check=True)
+    run_process(command, tmp_path)
     built = tmp_path / "built/framebench/results/records"
     machines = {path.parent.name for path in built.rglob("*.jsonl")}
     assert machines == ({"published"} if has_git else {"published", "own"})
 
 
-def run_installed(installed: Path, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line of the installed copy."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "framebench.cli", *arguments],
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-    )
+def run_installed(
+    installed: Path, folder: Path, *arguments: str, code: int | None = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in a folder with the installed copy."""
+    command = [sys.executable, "-P", *arguments]
+    return run_process(command, folder, code, PYTHONPATH=str(installed))
 
 
 @pytest.mark.slow
@@ -131,18 +128,13 @@ def test_the_wheel_offers_pytest_its_fixture_and_pip_its_extras(installed):
 def test_an_installed_copy_measures_into_the_current_folder(installed, tmp_path):
     """The folder lies in a repository of the user's, whose commit is not the project's."""
     run_git(tmp_path, "init", "-q")
-    done = run_installed(installed, tmp_path, "run", CASE, "--rounds", "0")
-    assert done.returncode == 0, done.stderr
+    run_installed(installed, tmp_path, *MODULE, "run", CASE, "--rounds", "0")
     (file,) = list_files(tmp_path / "results")
     (record,) = load_fields(file)
     assert (record["case"], record["status"]) == (CASE, "ok")
     assert record["provenance"]["commit"].startswith("files-"), "no commit, but the files' own hash"
     code = "import framebench; print(framebench.__file__, len(framebench.load()))"
-    command = [sys.executable, "-P", "-c", code]
-    env = os.environ | {"PYTHONPATH": str(installed)}
-    loaded = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True
-    )
+    loaded = run_installed(installed, tmp_path, "-c", code)
     assert loaded.stdout.split() == [str(installed / "framebench/__init__.py"), "1"]
 
 
@@ -159,7 +151,7 @@ def test_an_installed_copy_measures_into_the_current_folder(installed, tmp_path)
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_an_installed_copy_answers_from_the_published_results(command, answer, installed, tmp_path):
-    done = run_installed(installed, tmp_path, *command)
+    done = run_installed(installed, tmp_path, *MODULE, *command, code=None)
     assert answer in done.stdout, done.stderr
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == [], "nothing is written"

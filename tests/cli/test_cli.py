@@ -1,6 +1,5 @@
 """The command line as a user meets it: real processes, real exit codes."""
 
-import json
 import os
 import re
 import signal
@@ -18,7 +17,7 @@ from framebench.records import store
 from framebench.records.provenance import read_machine_name
 from framebench.suite.selectors import parse
 from tests.fake_records import provenance, record
-from tests.processes import COMMAND, framebench, small_disk
+from tests.processes import COMMAND, framebench, read_json, small_disk
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
 
@@ -36,8 +35,7 @@ def test_a_machine_name_with_path_parts_is_refused(command, tmp_path, monkeypatc
     """`../../../x` once put records outside the results folder."""
     results = tmp_path / "deep" / "er" / "results"
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "../../../x")
-    done = framebench(*command, "--results", str(results))
-    assert done.returncode == 2, done.stderr
+    done = framebench(*command, results=results, code=2)
     assert "'../../../x' is no name of a machine" in done.stderr
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
@@ -49,8 +47,7 @@ def test_other_options_start_another_session(results, monkeypatch):
     monkeypatch.setattr(run.installed, "find_environments", Mock(return_value={}))
     monkeypatch.setattr(run, "measure_all", Mock(side_effect=KeyboardInterrupt))
     for options, unfinished in (([], 1), (["--threads", "2"], 2), (["--threads", "2"], 2)):
-        done = framebench("run", CASE, "--results", str(results), *options)
-        assert done.returncode == 130
+        done = framebench("run", CASE, "--results", results, *options, code=130)
         assert "nothing was measured yet" in done.stderr
         assert len(list(results.glob(".session-*.json"))) == unfinished
 
@@ -70,8 +67,7 @@ def test_other_options_start_another_session(results, monkeypatch):
 )
 def test_measuring_commands_take_the_lock(arguments, results):
     with lock_results(results):
-        done = framebench(*arguments, "--results", str(results))
-    assert done.returncode == 2
+        done = framebench(*arguments, results=results, code=2)
     assert f"process {os.getpid()} " in done.stderr
 
 
@@ -118,8 +114,7 @@ def test_an_interrupted_run_says_whether_records_were_written(
 
     monkeypatch.setattr(run.installed, "find_environments", Mock(return_value={}))
     monkeypatch.setattr(run, "measure_all", measure)
-    done = framebench("run", CASE, "--results", str(results))
-    assert done.returncode == code
+    done = framebench("run", CASE, results=results, code=code)
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -130,7 +125,7 @@ def test_an_interrupted_run_is_resumed(number, fake_worker, results):
     only the rest, whatever another command measured in between.
     """
     selector = "transformer/torch/eval/no_grad/*/tiny"
-    options = ("--results", str(results), "--rounds", "3", "--env", str(fake_worker.python))
+    options = ("--results", results, "--rounds", "3", "--env", fake_worker.python)
     process = subprocess.Popen(
         [*COMMAND, "run", selector, *options],
         env={**os.environ, "LINGER": "60", "LINGER_IN": "/b8/"},  # the second block's case
@@ -148,8 +143,7 @@ def test_an_interrupted_run_is_resumed(number, fake_worker, results):
     (first,) = store.read_all(results)
 
     for selected in (CASE, selector):
-        done = framebench("run", selected, *options)
-        assert done.returncode == 0, done.stderr
+        framebench("run", selected, *options, code=0)
 
     found = [record for record in store.read_all(results) if record.case != CASE]
     assert first in found
@@ -162,9 +156,8 @@ def test_a_failed_case_fails_the_command_and_the_others_still_run(
     fake_worker, results, monkeypatch
 ):
     monkeypatch.setenv("FAKE_FAILURE", "grad: exception, no_grad: work")
-    options = ("--results", str(results), "--rounds", "3", "--env", str(fake_worker.python))
-    done = framebench("run", "transformer/torch/eval/*grad/b4/tiny", *options)
-    assert done.returncode == 1
+    options = ("--results", results, "--rounds", "3", "--env", fake_worker.python)
+    done = framebench("run", "transformer/torch/eval/*grad/b4/tiny", *options, code=1)
     statuses = {record.parsed.strategy: record.status for record in store.read_all(results)}
     assert statuses == {"grad": "crashed", "no_grad": "ok"}
     assert "1 of 2 cases failed" in done.stderr
@@ -172,8 +165,8 @@ def test_a_failed_case_fails_the_command_and_the_others_still_run(
 
 def test_a_full_disk_is_reported_without_a_traceback(fake_worker, tmp_path):
     with small_disk(tmp_path / "disk", "size=16k") as disk:
-        options = ("--results", str(disk / "results"), "--rounds", "3")
-        options += ("--env", str(fake_worker.python))
+        options = ("--results", disk / "results", "--rounds", "3")
+        options += ("--env", fake_worker.python)
         done = framebench("run", "transformer/torch/eval/*/*/tiny", *options)
         written = list(store.read_all(disk / "results"))
         message = "what was measured is kept" if written else "nothing was measured yet"
@@ -189,8 +182,7 @@ def test_calibration_passes_and_is_recorded(results):
     """Sizes and the clock must be right on a busy machine too; the check of the load may fail."""
     # with three processes for each core, sometimes every wait of 20 ms is interrupted
     for _ in range(3):
-        printed = framebench("doctor", "--json", "--results", str(results)).stdout
-        findings = json.loads(printed)
+        findings = read_json("doctor", results=results)
         failed = [finding["check"] for finding in findings if not finding["passed"]]
         exact = ("host.rss bias", "host.rss spread", "timer bias")
         wrong = [check for check in failed if check.endswith(exact)]
@@ -198,7 +190,7 @@ def test_calibration_passes_and_is_recorded(results):
             break
     assert wrong == []
     unsupported = "transformer/jittor/train/rewrite/b4/tiny"
-    assert framebench("run", unsupported, "--results", str(results)).returncode == 0
+    framebench("run", unsupported, results=results, code=0)
     (record,) = store.read_all(results)
     calibration = record.provenance.calibration
     with_figures = [finding["passed"] for finding in findings if finding["figure"] is not None]

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -18,9 +17,8 @@ from framebench.cli import run
 from framebench.cli.shared import Parts, parse_selector
 from framebench.records import store
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.protocol import VERSION
-from tests.fake_records import make_measured, provenance
-from tests.processes import ROOT, framebench
+from tests.fake_records import make_measured
+from tests.processes import ROOT, framebench, read_json
 from tests.record_files import add_records, append_lines, load_fields
 from tests.sample_records import MACHINE, RESULTS
 
@@ -29,13 +27,6 @@ PAGE = (ROOT / "docs" / "commands.md").read_text()
 EXAMPLES = [(int(code), command) for code, command in ROW.findall(PAGE)]
 TRAIN = Case.from_id("unet3d/torch/train/checkpoint/b4/cpu")
 B2 = (TRAIN, Case.from_id("unet3d/torch/train/fp32/b4/cpu"))  # cases of a claim
-
-
-def plant_record(results: Path, machine: str, version: str = "1", **changes: Any) -> None:
-    """Write one record of this machine and version of PyTorch."""
-    origin = provenance(machine=machine, versions={"torch": version}, protocol=VERSION)
-    record = make_measured("fp32", 100).model_copy(update={"provenance": origin, **changes})
-    add_records(results, record)
 
 
 def copy_published(results: Path, machine: str, cases: tuple[Case, ...] = B2) -> None:
@@ -56,9 +47,8 @@ def test_documented_examples_have_their_exit_codes(code, command, results, monke
     monkeypatch.setattr(run.installed, "find_environments", Mock(side_effect=KeyboardInterrupt))
     words = shlex.split(command)
     if words[0] == "run":
-        words += ["--results", str(results)]
-    done = framebench(*words)
-    assert done.returncode == code, done.stderr
+        words += ["--results", results]
+    framebench(*words, code=code)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +78,9 @@ def test_an_invalid_selector_is_refused(selector):
 
 def test_this_machine_answers_before_the_published_one(results, monkeypatch):
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
-    plant_record(results, "here")
+    add_records(results, make_measured("fp32", 100, origin={"machine": "here"}))
     copy_published(results, "published")
-    where = ("--results", str(results))
+    where = ("--results", results)
 
     own = framebench("show", "transformer/torch/train/fp32", *where)
     assert "transformer/torch/train/fp32/b4/tiny" in own.stdout
@@ -100,8 +90,7 @@ def test_this_machine_answers_before_the_published_one(results, monkeypatch):
     assert TRAIN.id in other.stdout
     assert "machine published; --machine takes the records of another: here" in other.stderr
 
-    missing = framebench("show", TRAIN.id, "--machine", "here", *where)
-    assert missing.returncode == 1
+    framebench("show", TRAIN.id, "--machine", "here", *where, code=1)
 
     everybody = framebench("show", "--machine", "all", *where).stdout
     assert "  here, 1\n" in everybody
@@ -112,11 +101,10 @@ def test_comparing_two_cases_does_not_change_advice(results, monkeypatch):
     """Two records of this machine are read next to the published ones, and hide none of them."""
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     shutil.copytree(RESULTS / "records" / MACHINE, results / "records" / MACHINE)
-    question = ("advise", "transformer/*/train/*/b4", "--budget", "1GiB", "--json")
+    question = ("advise", "transformer/*/train/*/b4", "--budget", "1GiB")
 
     def list_offers():
-        done = framebench(*question, "--results", str(results))
-        return json.loads(done.stdout)["fitting"]
+        return read_json(*question, results=results)["fitting"]
 
     before = list_offers()
     for strategy in ("fp32", "checkpoint"):

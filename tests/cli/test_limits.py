@@ -102,6 +102,5 @@ def test_too_few_threads_for_openblas_end_a_command_before_it_is_loaded(allowed,
 def test_a_process_that_cannot_be_started_is_said_in_a_sentence(results, monkeypatch):
     unavailable = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
     monkeypatch.setattr(installed, "find_environments", Mock(side_effect=unavailable))
-    done = framebench("run", "transformer/torch/train/fp32/b4/tiny", "--results", str(results))
-    assert done.returncode == 1
+    done = framebench("run", "transformer/torch/train/fp32/b4/tiny", results=results, code=1)
     assert "no further process can be started, perhaps by a limit (ulimit -u)" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
@@ -11,7 +10,7 @@ from typer.main import get_command
 
 from framebench.cli.__main__ import COMMANDS, join_help_lines
 from framebench.cli.shared import app
-from tests.processes import ROOT
+from tests.processes import run_process
 
 
 def test_each_command_is_added_by_the_module_that_the_table_names():
@@ -94,9 +93,7 @@ IMPORT_JUDGE = "import framebench.versions.judge"
 def test_a_program_waits_for_no_heavy_import(program, heavy):
     """Libraries that draw or test take longer to import than these answers take."""
     code = f"{program}\nimport sys\nprint(*sys.modules, file=sys.stderr)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = run_process([sys.executable, "-c", code])
     imported = set(done.stderr.split())
     assert "framebench" in imported
     assert imported & heavy == set()

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import Mock
 
 import pytest
-from typer.testing import CliRunner
 
 from framebench import load
 from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
-from framebench.cli.shared import app
 from framebench.records import store
 from framebench.records.provenance import describe_hardware, read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
-from tests.fake_records import RIGHT, make_crash, provenance, record
-from tests.processes import framebench, make_fake_environment, plain_user
-from tests.record_files import add_records, append_lines, load_fields
+from tests.fake_records import make_crash, make_measured
+from tests.processes import framebench, make_fake_environment, plain_user, read_json
+from tests.record_files import add_records, append_lines, load_fields, save_fields
 from tests.sample_records import MACHINE, RESULTS
 
 CASE = "transformer/torch/train/fp32/b4/tiny"
@@ -37,16 +33,14 @@ def measured(tmp_path_factory) -> Path:
     """Return the results of one measured and one unsupported case, by a worker that acts."""
     folder = tmp_path_factory.mktemp("cli")
     results = folder / "results"
-    python = str(make_fake_environment("engine/failing_worker.py", folder).python)
+    python = make_fake_environment("engine/failing_worker.py", folder).python
     cases = (CASE, "transformer/torch/train/rewrite/b4/tiny")
-    done = framebench("run", *cases, "--results", str(results), "--rounds", "3", "--env", python)
-    assert done.returncode == 0, done.stderr
+    framebench("run", *cases, "--rounds", 3, "--env", python, results=results, code=0)
     return results
 
 
 def test_show_prints_flat_rows(measured):
-    rows = json.loads(framebench("show", "--json", "--results", str(measured)).stdout)
-    ok, unsupported = rows
+    ok, unsupported = read_json("show", results=measured)
     assert (ok["case"], ok["status"]) == (CASE, "ok")
     assert ok["verified"]
     assert ok["effect_proven"]
@@ -62,7 +56,7 @@ def test_show_has_the_needs_of_the_published_table():
     """Searches under a limit say what the process keeps next to its peak."""
     case = "transformer/torch/train/fp32/b4/cpu"
     machine = "zen4-2core"
-    rows = json.loads(framebench("show", case, "--json", "--machine", machine).stdout)
+    rows = read_json("show", case, "--machine", machine)
     df = load(machine=machine).set_index("case")
     version = df.loc[case, "framework_version"]
     (row,) = [row for row in rows if row["framework_version"] == version]
@@ -71,20 +65,14 @@ def test_show_has_the_needs_of_the_published_table():
 
 
 def test_show_has_ratios_without_selecting_the_baseline(results):
-    for strategy, peak in (("fp32", 200), ("checkpoint", 100)):
-        case = Case("transformer", "torch", "train", strategy, 4, "tiny")
-        add_records(results, record(case, peaks={"host.rss": peak}, step_s=[1.0], **RIGHT))
-    (row,) = json.loads(framebench("show", case.id, "--json", "--results", str(results)).stdout)
+    add_records(results, make_measured("fp32", 200), make_measured("checkpoint", 100))
+    (row,) = read_json("show", "transformer/torch/train/checkpoint/b4/tiny", results=results)
     assert (row["strategy"], row["peak_ratio"]) == ("checkpoint", 0.5)
 
 
-def test_show_prints_a_line_for_each_case(measured):
-    assert CASE in framebench("show", "--results", str(measured)).stdout
-
-
 def test_report_prints_a_summary_and_writes_all_tables(measured, tmp_path):
-    options = ("--machine", read_machine_name(), "--results", str(measured), "--to", str(tmp_path))
-    printed = framebench("report", *options).stdout
+    options = ("--machine", read_machine_name(), "--to", tmp_path)
+    printed = framebench("report", *options, results=measured).stdout
     assert "transformer/*/train/*/*/tiny" in printed
     assert len(printed.splitlines()) < 40
     (written,) = tmp_path.iterdir()
@@ -92,7 +80,7 @@ def test_report_prints_a_summary_and_writes_all_tables(measured, tmp_path):
 
 
 def test_report_of_a_case_prints_its_table(measured):
-    printed = framebench("report", CASE, "--results", str(measured)).stdout
+    printed = framebench("report", CASE, results=measured).stdout
     assert "transformer train, batch 4, size tiny" in printed
 
 
@@ -101,7 +89,7 @@ def real(tmp_path) -> Path:
     """Return a results folder with one real record, as if it were of CASE."""
     file = store.find_file(RESULTS, MACHINE, "torch-2.13.0")
     one = next(fields for fields in load_fields(file) if fields["case"].startswith("transformer/"))
-    append_lines(tmp_path / file.relative_to(RESULTS), json.dumps(one | {"case": CASE}))
+    save_fields(tmp_path / file.relative_to(RESULTS), [one | {"case": CASE}])
     return tmp_path
 
 
@@ -116,7 +104,7 @@ def test_an_unknown_machine_lists_the_known_ones(command, real, monkeypatch):
         "explain_unpredictable",
         Mock(return_value="not asked here"),
     )
-    done = framebench(*command, "--machine", "nowhere", "--results", str(real))
+    done = framebench(*command, "--machine", "nowhere", results=real)
     (there,) = (real / "records").iterdir()
     assert done.returncode == 2
     assert f"no records of machine 'nowhere' under {real}; machines: {there.name}" in done.stderr
@@ -135,10 +123,10 @@ def test_unreadable_results_are_reported(real, shared_folder):
     results.chmod(0o755)  # pytest's own is closed
     (machine,) = (results / "records").iterdir()
     # imports what it needs, from where other users may not read
-    assert framebench("show", "--results", str(results)).returncode == 0
+    framebench("show", results=results, code=0)
     machine.chmod(0)
     with plain_user():
-        done = framebench("show", "--results", str(results))
+        done = framebench("show", results=results)
     machine.chmod(0o755)
     assert done.returncode == 1
     assert "Permission denied" in done.stderr
@@ -152,9 +140,9 @@ def test_an_unreadable_machine_is_named_and_skipped(real, shared_folder):
     closed.mkdir(mode=0o700)
     for command in ("answer", "show", "report", "claims list", "advise transformer --budget 1GiB"):
         # imports what it needs, from where other users may not read
-        as_root = framebench(*command.split(), "--results", str(results))
+        as_root = framebench(*command.split(), results=results)
         with plain_user():
-            done = framebench(*command.split(), "--results", str(results))
+            done = framebench(*command.split(), results=results)
         assert (done.returncode, done.stdout) == (as_root.returncode, as_root.stdout), command
         assert done.stderr.count(f"skipped {closed}: Permission denied") == 1, command
 
@@ -166,7 +154,7 @@ def test_nothing_is_measured_if_results_cannot_be_written(shared_folder, monkeyp
     closed.chmod(0o555)
     (shared_folder / "results").chmod(0o777)
     with plain_user():
-        done = framebench("run", CASE, "--results", str(shared_folder / "results"))
+        done = framebench("run", CASE, results=shared_folder / "results")
     assert (done.returncode, done.stderr) == (
         1,
         f"framebench: Nothing can be written there: {closed}; nothing was measured yet\n",
@@ -181,20 +169,20 @@ UNREADABLE = {
 
 
 def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path):
-    fp32 = Case.from_id(CASE)
-    checkpoint = replace(fp32, strategy="checkpoint")
-    others = [replace(fp32, batch=8), Case.from_id("transformer/torch/eval/no_grad/b4/tiny")]
-    measured = {"widest": [fp32, *others], "asked": [fp32, checkpoint]}
-    for name, cases in measured.items():
-        where = provenance(machine=name)
-        for case in cases:
-            measured_case = record(case, peaks={"host.rss": 2**20}, provenance=where, **RIGHT)
-            add_records(tmp_path, measured_case)
+    widest, asked = {"machine": "widest"}, {"machine": "asked"}
+    add_records(
+        tmp_path,
+        make_measured("fp32", 2**20, origin=widest),
+        make_measured("fp32", 2**20, batch=8, origin=widest),
+        make_measured("no_grad", 2**20, scenario="eval", origin=widest),
+        make_measured("fp32", 2**20, origin=asked),
+        make_measured("checkpoint", 2**20, origin=asked),
+    )
 
     question = "transformer/*/train/*/b4/tiny"
-    both = framebench("show", question, "--results", str(tmp_path))
-    advised = framebench("advise", question, "--budget", "1GiB", "--results", str(tmp_path))
-    every = framebench("show", "--results", str(tmp_path))
+    both = framebench("show", question, results=tmp_path)
+    advised = framebench("advise", question, "--budget", "1GiB", results=tmp_path)
+    every = framebench("show", results=tmp_path)
 
     assert "checkpoint" in both.stdout
     for done in (both, advised):
@@ -210,8 +198,7 @@ def test_every_command_asks_the_machine_with_this_processor_first(command, resul
     write_batches(results, "largest", "another", (4, 8))
     write_batches(results, "alike", describe_hardware()["cpu"], (4,))
     case = CASE if command == "predict" else "transformer/torch/train/fp32"
-    done = framebench(command, case, "--results", str(results))
-    assert done.returncode == 0, done.stderr
+    done = framebench(command, case, results=results, code=0)
     assert "machine alike, with this processor" in done.stderr
     if command == "predict":
         assert "host.rss on alike" in done.stdout
@@ -226,12 +213,9 @@ def test_predict_and_advise_say_the_same_of_a_case(results, monkeypatch):
     write_batches(results, "largest", "another", (4, 8, 16))
     write_batches(results, "alike", describe_hardware()["cpu"], (4,))
     case = "transformer/torch/train/fp32/b32/tiny"
-    options = ("--results", str(results), "--json")
-    predict = framebench("predict", case, *options)
-    advise = framebench("advise", case, "--budget", "1GiB", *options)
-    predictions = {one["method"]: one for one in json.loads(predict.stdout)["predictions"]}
-    predicted = predictions["records"]
-    (advised,) = json.loads(advise.stdout)["fitting"]
+    predictions = read_json("predict", case, results=results)["predictions"]
+    (predicted,) = [one for one in predictions if one["method"] == "records"]
+    (advised,) = read_json("advise", case, "--budget", "1GiB", results=results)["fitting"]
     assert predicted["machine"] == advised["machine"] == "largest"
     assert predicted["needs_bytes"] == advised["needs_bytes"]
 
@@ -242,7 +226,7 @@ def test_a_bound_that_a_cpu_does_not_come_near_says_so(framework, is_undone, res
     monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
     write_batches(results, "here", "any", (4,))
     case = f"transformer/{framework}/train/amp_bf16+checkpoint/b4/tiny"
-    done = CliRunner().invoke(app, ["predict", case, "--results", str(results)])
+    done = framebench("predict", case, results=results)
     assert ("on a CPU expect more, as XLA:CPU widens" in done.stdout) == is_undone
 
 
@@ -252,11 +236,9 @@ def predict_nothing(case: Case) -> command_of_predict.PeakPrediction:
 
 def write_batches(results: Path, machine: str, cpu: str, batches: tuple[int, ...]) -> None:
     """Write a right record of each batch, as if a machine with this processor had measured it."""
-    origin = provenance(machine=machine, hardware={"cpu": cpu, "device": "cpu"})
+    origin = {"machine": machine, "hardware": {"cpu": cpu, "device": "cpu"}}
     for batch in batches:
-        case = Case("transformer", "torch", "train", "fp32", batch, "tiny")
-        measured = record(case, peaks={"host.rss": batch * 2**20}, provenance=origin, **RIGHT)
-        add_records(results, measured)
+        add_records(results, make_measured("fp32", batch * 2**20, batch=batch, origin=origin))
 
 
 def plant_machine(results: Path, content: str, name: str = "other") -> None:
@@ -277,9 +259,9 @@ def plant_machine(results: Path, content: str, name: str = "other") -> None:
 )
 def test_a_machine_without_a_readable_record_takes_no_other_down(command, content, real, tmp_path):
     words = command.replace("TO", str(tmp_path / "to")).split()
-    alone = framebench(*words, "--results", str(real))
+    alone = framebench(*words, results=real)
     plant_machine(real, UNREADABLE[content])
-    done = framebench(*words, "--results", str(real))
+    done = framebench(*words, results=real)
     assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
     assert "skipped 10 more records that cannot be read" in done.stderr
     assert "--machine" not in done.stderr, "there is nothing to choose"
@@ -287,8 +269,7 @@ def test_a_machine_without_a_readable_record_takes_no_other_down(command, conten
 
 def test_records_of_a_newer_framebench_are_named(results):
     plant_machine(results, UNREADABLE["newer"])
-    done = framebench("show", "--results", str(results))
-    assert done.returncode == 1
+    done = framebench("show", results=results, code=1)
     assert "newer than this framebench knows" in done.stderr
 
 
@@ -308,7 +289,7 @@ def test_records_of_a_newer_framebench_are_named(results):
     ],
 )
 def test_a_strategy_is_listed_with_its_support_or_the_reason(selector, heading, support):
-    printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
+    printed = framebench("list", "--strategies", selector).stdout
     text = re.sub(r"[\s│]+", " ", printed)
     assert heading in text
     assert support in text
@@ -319,7 +300,7 @@ def test_a_strategy_is_listed_with_its_support_or_the_reason(selector, heading, 
     [("*/jittor/eval", True), ("*/jittor/eval/fp16", True), ("*/torch/eval", False)],
 )
 def test_strategies_never_tried_on_a_gpu_are_marked_so(selector, is_said):
-    printed = CliRunner().invoke(app, ["list", "--strategies", selector]).stdout
+    printed = framebench("list", "--strategies", selector).stdout
     assert "(GPU)" in printed
     assert ("was not run on CUDA" in " ".join(printed.split())) is is_said
 
@@ -370,21 +351,18 @@ def test_each_line_of_the_list_is_a_selector():
 def test_a_document_that_is_no_text_is_refused_and_stays(tmp_path):
     document = tmp_path / "binary"
     document.write_bytes(b"\xaf\x00")
-    done = framebench("report", "--docs", str(document))
-    assert done.returncode == 2
+    done = framebench("report", "--docs", document, code=2)
     assert "no text" in done.stderr
     assert document.read_bytes() == b"\xaf\x00"
 
 
 def test_show_puts_machines_side_by_side(results):
     """A case over ranks has the peak of one of them, which is none of the whole."""
-    over_ranks = Case.from_id("transformer/torch/train/ddp/b4x2/tiny")
     for machine, peak in (("fast", 2**20), ("slow", 2**21)):
-        origin = provenance(machine=machine)
-        for case in (Case.from_id(CASE), over_ranks):
-            measured = record(case, provenance=origin, peaks={"host.rss": peak}, **RIGHT)
-            add_records(results, measured)
-    shown = framebench("show", "--by-machine", "--results", str(results)).stdout
+        measured = make_measured("fp32", peak, step_s=[], origin={"machine": machine})
+        over_ranks = measured.model_copy(update={"case": "transformer/torch/train/ddp/b4x2/tiny"})
+        add_records(results, measured, over_ranks)
+    shown = framebench("show", "--by-machine", results=results).stdout
     (row,) = [line for line in shown.splitlines() if "transformer/" in line]
     assert CASE in row
     assert re.findall(r"\d+\.\d\b", row)[-2:] == ["1.0", "2.0"]
@@ -392,6 +370,5 @@ def test_show_puts_machines_side_by_side(results):
 
 def test_show_has_nothing_to_put_side_by_side_without_numbers(results):
     add_records(results, make_crash())
-    done = framebench("show", "--by-machine", "--results", str(results))
-    assert done.returncode == 1
+    done = framebench("show", "--by-machine", results=results, code=1)
     assert "no record of the named cases has numbers that may be shown" in done.stderr

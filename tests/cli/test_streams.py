@@ -20,9 +20,9 @@ from framebench.cli import shared
 from framebench.cli.__main__ import find_empty_option
 from framebench.engine import installed
 from framebench.records import lines, store
-from tests.fake_records import CASE, RIGHT, record
-from tests.processes import COMMAND, ROOT, framebench, write_script
-from tests.record_files import append_lines
+from tests.fake_records import CASE, make_measured
+from tests.processes import COMMAND, framebench, run_process, write_script
+from tests.record_files import add_records, append_lines
 from tests.sample_records import IN_HERE
 
 LISTING = ("list", "transformer/torch/train/fp32/b4/cpu")
@@ -41,9 +41,7 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 
 def run_in_shell(redirection: str) -> subprocess.CompletedProcess[str]:
     command = " ".join([*COMMAND, *LISTING])
-    return subprocess.run(
-        ["sh", "-c", f"{command} {redirection}"], capture_output=True, text=True, timeout=120
-    )
+    return run_process(["sh", "-c", f"{command} {redirection}"], code=None)
 
 
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&- <&-"])
@@ -62,11 +60,9 @@ def test_a_full_disk_is_reported_in_a_sentence():
     ("command", "code"), [("list nothing", 2), ("show --results /nowhere", 1), ("unknown", 2)]
 )
 @pytest.mark.parametrize("redirection", ["2> /dev/full", "> /dev/full 2> /dev/full"])
-def test_a_failure_has_its_exit_code_where_no_sentence_can_be_printed(
-    command: str, code: int, redirection: str
-) -> None:
+def test_a_failure_has_its_exit_code_where_no_sentence_can_be_printed(command, code, redirection):
     words = " ".join([*COMMAND, command, redirection])
-    assert subprocess.run(["sh", "-c", words], timeout=120).returncode == code
+    run_process(["sh", "-c", words], code=code)
 
 
 def test_a_closed_pipe_causes_no_traceback():
@@ -92,11 +88,7 @@ def test_a_locale_without_utf_8_is_no_error(command):
     if words[0] not in ("devices", "list"):
         words += IN_HERE
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = subprocess.run(
-        [*COMMAND, *words], env={**os.environ, **ascii_only}, capture_output=True, timeout=600
-    )
-    assert done.returncode == 0, done.stderr
-    assert b"Traceback" not in done.stderr
+    assert "Traceback" not in run_process([*COMMAND, *words], **ascii_only).stderr
 
 
 def test_a_letter_of_a_table_that_the_locale_lacks_is_printed_as_its_number():
@@ -106,15 +98,8 @@ def test_a_letter_of_a_table_that_the_locale_lacks_is_printed_as_its_number():
         "from framebench.cli.shared import out\n"
         "out.print('of a table: \\u00d7')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert (done.stdout, done.returncode) == ("of a table: \\xd7\n", 0), done.stderr
+    done = run_process([sys.executable, "-c", program], PYTHONIOENCODING="ascii")
+    assert done.stdout == "of a table: \\xd7\n"
 
 
 def has_begun(process: subprocess.Popen[str]) -> bool:
@@ -149,13 +134,12 @@ def test_a_signal_at_any_moment_ends_a_command_without_a_traceback(delay_s, numb
     "command", ["show", "answer", "report", "check-results RESULTS", "collect RESULTS"]
 )
 def test_an_interrupted_command_that_reads_says_so(command, results, monkeypatch):
-    append_lines(store.find_file(results, "m", "torch-1"), record(CASE, **RIGHT).model_dump_json())
+    add_records(results, make_measured("fp32", 2**20))
     monkeypatch.setattr(lines, "open_regular", Mock(side_effect=KeyboardInterrupt))
     words = command.replace("RESULTS", str(results)).split()
     if words[0] != "check-results":
-        words += ["--results", str(results)]
-    done = framebench(*words)
-    assert done.returncode == 130
+        words += ["--results", results]
+    done = framebench(*words, code=130)
     assert done.stderr.endswith("framebench: interrupted\n")
 
 
@@ -186,8 +170,7 @@ def test_a_program_that_answers_nothing_is_not_waited_for(
 ):
     monkeypatch.setattr(installed, "LIMIT_S", 5.0)
     program = write_script(tmp_path / "program", script)
-    done = framebench("run", CASE.id, "--env", str(program), "--results", str(results))
-    assert done.returncode == 2
+    done = framebench("run", CASE.id, "--env", program, results=results, code=2)
     assert message in done.stderr
 
 
@@ -195,8 +178,7 @@ def test_a_program_that_answers_nothing_is_not_waited_for(
 def hostile(results) -> Path:
     """Return a results folder whose texts hold everything that moves a terminal."""
     payload = "".join(ESCAPES.values()).replace(ESCAPES["surrogate"], "")
-    harmless = record(CASE, peaks={"host.rss": 2**20}, step_s=[0.1], **RIGHT)
-    measured = json.loads(harmless.model_dump_json())
+    measured = make_measured("fp32", 2**20).model_dump(mode="json")
     measured["reason"] = f"because {payload}"
     origin = measured["provenance"]
     origin["versions"] = {"torch": f"2.13.0{payload}"}
@@ -232,9 +214,9 @@ def test_no_control_character_of_a_stranger_reaches_the_terminal(command, hostil
     words = [str(hostile) if word == "RESULTS" else word for word in command.split()]
     into = tmp_path / "into"
     if "collect" in words:
-        words += ["--results", str(into)]
+        words += ["--results", into]
     elif str(hostile) not in words:
-        words += ["--results", str(hostile)]
+        words += ["--results", hostile]
     done = framebench(*words)
     assert CONTROL.findall(done.stdout + done.stderr) == []
     assert done.stdout + done.stderr

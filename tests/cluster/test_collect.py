@@ -115,23 +115,21 @@ def list_machines(root: Path) -> set[str]:
 def test_equal_machines_stay_apart_where_they_are_to_be_compared(tmp_path):
     first = make_folder(tmp_path / "alpha", "alpha", session="1")
     second = make_folder(tmp_path / "beta", "beta", session="2")
-    results = ("--results", str(tmp_path / "all"))
+    results = ("--results", tmp_path / "all")
 
-    done = framebench("collect", str(first), str(second), *results)
+    done = framebench("collect", first, second, *results)
     assert done.stderr.startswith(
         "machine alpha has the records of alpha, beta; of equal hardware, they count as one machine"
     )
     assert list_machines(tmp_path / "all") == {"alpha"}
 
-    done = framebench(
-        "collect", str(first), str(second), "--results", str(tmp_path / "two"), "--apart"
-    )
+    done = framebench("collect", first, second, "--results", tmp_path / "two", "--apart")
     assert done.stderr == "", "nothing is said of machines that keep their names"
     assert list_machines(tmp_path / "two") == {"alpha", "beta"}
     for source in (first, second):  # what is there keeps its name
         assert count_outcomes(collect([source], tmp_path / "two", apart=True)) == (0, 3, 0, 0)
 
-    assert framebench("collect", str(first), *results, "--apart", "--machine", "m").returncode == 2
+    framebench("collect", first, *results, "--apart", "--machine", "m", code=2)
 
 
 def test_a_given_name_stays_next_to_an_equal_machine(tmp_path):
@@ -174,7 +172,7 @@ def test_conflicting_records_are_set_aside(tmp_path):
 
     change_line(f"{file}:2", halve_times)
     for _ in range(2):  # the conflict is one, however often it is collected
-        done = framebench("collect", str(one), str(other), "--results", str(tmp_path / "all"))
+        done = framebench("collect", one, other, results=tmp_path / "all")
 
         assert done.returncode == 1
         assert "says another step_s than" in done.stderr
@@ -220,15 +218,14 @@ def test_records_in_files_of_their_own_are_collected(tmp_path):
 def test_folders_of_a_run_on_many_machines_are_collected_into_it(tmp_path):
     for name in ("n1", "n2"):
         make_folder(tmp_path / NODES / name, name, session=name)
-    command = ("collect", str(tmp_path), "--results", str(tmp_path))
+    command = ("collect", tmp_path, "--results", tmp_path)
     assert "6 records added, 0 known" in framebench(*command).stdout
     assert "0 records added, 6 known" in framebench(*command).stdout
 
 
 def test_a_folder_without_records_is_named(tmp_path):
     inside = make_folder(tmp_path / "a", "m") / "records"
-    done = framebench("collect", str(inside), "--results", str(tmp_path / "all"))
-    assert done.returncode == 1
+    done = framebench("collect", inside, results=tmp_path / "all", code=1)
     assert f"{inside}: no records to collect; name a folder that has records/" in done.stderr
 
 

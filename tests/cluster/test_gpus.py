@@ -87,7 +87,7 @@ def test_a_machine_without_a_gpu_is_answered(monkeypatch):
 def test_units_are_measured_and_their_records_collected(fake_worker, results, monkeypatch):
     monkeypatch.setenv(gpus.VARIABLE, "0,1")
     cases = "transformer/torch/{train/fp32,eval/no_grad}/b4/tiny"
-    options = ("--env", str(fake_worker.python), "--rounds", "2", "--results", str(results))
+    options = ("--env", fake_worker.python, "--rounds", "2", "--results", results)
     done = framebench("run", cases, "--on", "gpus", *options)
     assert "2 units on 2 GPUs: 0, 1" in done.stderr
     assert "2 of 2 units are done, 2 records were added" in done.stderr
@@ -103,7 +103,7 @@ def test_units_end_with_their_run(number, fake_worker, results, tmp_path, monkey
     monkeypatch.setenv("FAKE_FAILURE", "hang")
     monkeypatch.setenv(gpus.VARIABLE, "0,1")
     cases = "transformer/torch/{train/fp32,eval/no_grad}/b4/tiny"
-    options = ("--env", str(fake_worker.python), "--results", str(results))
+    options = ("--env", fake_worker.python, "--results", results)
     run = subprocess.Popen(
         [*COMMAND, "run", cases, "--on", "gpus", *options], stderr=subprocess.DEVNULL
     )
@@ -142,6 +142,5 @@ def test_the_log_of_a_unit_is_written_through_no_link(results):
 def test_a_run_on_gpus_must_name_its_interpreter(results):
     """The pinned builds are for the CPU."""
     case = "transformer/torch/train/fp32/b4/tiny"
-    done = framebench("run", case, "--on", "gpus", "--results", str(results))
-    assert done.returncode == 2
+    done = framebench("run", case, "--on", "gpus", results=results, code=2)
     assert "--env installed" in done.stderr

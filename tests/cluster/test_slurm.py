@@ -26,7 +26,7 @@ from framebench.engine.runner import Options
 from framebench.records import provenance, store
 from tests.callbacks import ignore
 from tests.cluster.own_slurm import OwnSlurm, wait_until
-from tests.processes import COMMAND
+from tests.processes import COMMAND, write_script
 from tests.records.test_strangers_folder import HOSTILE
 
 CASES = (
@@ -51,7 +51,7 @@ def python(fake_worker) -> str:
 
 def start_run(results: Path, python: str, blocks: int = BLOCKS) -> subprocess.Popen[str]:
     """Start a run of all cases on Slurm."""
-    options = ["--blocks", str(blocks), "--rounds", "2", "--env", python, "--results", str(results)]
+    options = ["--blocks", str(blocks), "--rounds", "2", "--env", python, "--results", results]
     command = [*COMMAND, "run", *CASES, *options, "--on", "slurm", "--slurm", "time=10"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
@@ -220,8 +220,7 @@ def fake_slurm(tmp_path, monkeypatch) -> Callable[..., Path]:
         folder = tmp_path / "bin"
         folder.mkdir()
         for name, script in (usual | scripts).items():
-            (folder / name).write_text(f"#!/bin/sh\ncd {tmp_path}\n{script}\n")
-            (folder / name).chmod(0o755)
+            write_script(folder / name, f"cd {tmp_path}\n{script}")
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         (tmp_path / "results" / NODES).mkdir(parents=True)
         return tmp_path / "results"

@@ -4,9 +4,7 @@ run's says.
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
 
 import pytest
 
@@ -21,7 +19,7 @@ from framebench.suite.case import Case
 from framebench.suite.profiles import list_profile_cases
 from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
-from tests.processes import COMMAND, framebench
+from tests.processes import COMMAND, framebench, run_process
 from tests.record_files import load_fields
 
 EVERYTHING = RunRequest(
@@ -77,7 +75,7 @@ def test_a_unit_command_keeps_all_options(monkeypatch, results):
     units = make_units(EVERYTHING, cases)
 
     for unit in units:
-        assert framebench(*unit.arguments(), "--results", str(results)).returncode == 0
+        framebench(*unit.arguments(), results=results, code=0)
 
     assert measured == units
     assert len({unit.named for unit in units}) == len(units)
@@ -87,13 +85,12 @@ def test_a_unit_command_keeps_all_options(monkeypatch, results):
 
 def test_a_printed_plan_can_be_run_by_a_shell(fake_worker, results):
     cases = "transformer/torch/train/{fp32,checkpoint}/b4/tiny"
-    where = ("--env", str(fake_worker.python), "--results", str(results))
+    where = ("--env", fake_worker.python, "--results", results)
     options = (*where, "--rounds", "2", "--shell")
     (line,) = framebench("plan", cases, *options).stdout.splitlines()
     program = shlex.split(line)[0]
     command = line.replace(program, shlex.join(COMMAND), 1)
-    variables = {**os.environ, "FRAMEBENCH_MACHINE": "here"}
-    subprocess.run(["bash", "-c", command], env=variables, check=True)
+    run_process(["bash", "-c", command], FRAMEBENCH_MACHINE="here")
     assert framebench("plan", cases, *options).stdout == ""
     (machine,) = (results / NODES).iterdir()
     assert len(load_fields(store.find_file(machine, "here", "torch-0"))) == 2
@@ -107,14 +104,13 @@ def test_a_printed_plan_can_be_run_by_a_shell(fake_worker, results):
 def test_an_option_without_effect_is_refused(options, monkeypatch):
     for name in ("framebench.cli.run.measure_here", "framebench.cluster.command.run_on_slurm"):
         monkeypatch.setattr(name, refuse_work)
-    done = framebench("run", "transformer/torch/train/fp32/b4/tiny", *options)
-    assert done.returncode == 2
+    done = framebench("run", "transformer/torch/train/fp32/b4/tiny", *options, code=2)
     assert "leave" in done.stderr
 
 
 def test_a_failed_unit_counts_as_done(results):
-    options = ("--time-limit", "0.01", "--results", str(results))
+    options = ("--time-limit", "0.01", "--results", results)
     unit = ("transformer/torch/train/fp32/b4/tiny", *options)
-    assert framebench("run", *unit, "--block", "0").returncode == 1
+    framebench("run", *unit, "--block", "0", code=1)
     assert len(list(store.read_all(results))) == 1
     assert "to run: 0 units, done: 1" in framebench("plan", *unit).stderr

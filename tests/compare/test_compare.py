@@ -84,9 +84,8 @@ def test_an_interrupted_run_over_versions_is_resumed_in_the_same_blocks(fake_wor
 
 def test_compare_prints_verdicts_and_cautions_as_json(fake_worker, results):
     other = "transformer/torch/eval/no_grad/b4/tiny"
-    options = ["--blocks", "2", "--rounds", "3", "--env", str(fake_worker.python)]
-    done = framebench("compare", CASE.id, other, *options, "--results", str(results), "--json")
-    assert done.returncode == 0, done.stderr
+    options = ["--blocks", "2", "--rounds", "3", "--env", fake_worker.python]
+    done = framebench("compare", CASE.id, other, *options, "--results", results, "--json", code=0)
     assert "scenario: train and eval" in done.stderr
     comparison = json.loads(done.stdout)
     assert comparison["cautions"] == ["fewer than 3 blocks have no interval"]

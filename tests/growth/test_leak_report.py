@@ -3,8 +3,6 @@ it.
 """
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from framebench.growth.leak_report import ROOT, choose_line
 from framebench.growth.progress import STEPS_PER_HALF
+from tests.processes import run_process
 
 PROGRAM = Path(__file__).parent / "programs" / "leak_report_kept.py"
 
@@ -23,14 +22,7 @@ def test_leaked_objects_are_named_with_size_line_and_holder(is_linked, tmp_path)
     if is_linked:
         environment = tmp_path / "environment"
         environment.symlink_to(sys.prefix)
-    variables = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [str(environment / "bin" / "python"), "-P", str(PROGRAM)],
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_process([environment / "bin" / "python", "-P", PROGRAM], PYTHONPATH=str(ROOT))
     result = json.loads(done.stdout)
     (array,), (tensor,) = result["array"], result["tensor"]
     assert (array["kind"], array["what"]) == ("object", "numpy.ndarray float64[1250]")

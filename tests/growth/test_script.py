@@ -38,8 +38,8 @@ PROGRAMS = Path(__file__).parent / "programs"
 def test_objects_that_grow_in_a_script_are_named(
     name, arguments, note, line, bytes_per_step, tmp_path
 ):
-    options = ("--steps", "52", "--json", "--results", str(tmp_path / "results"))
-    done = framebench("grow", str(PROGRAMS / f"{name}.py"), *options, "--", *arguments)
+    options = ("--steps", "52", "--json", "--results", tmp_path / "results")
+    done = framebench("grow", PROGRAMS / f"{name}.py", *options, "--", *arguments)
     assert done.stdout, done.stderr
     growth = json.loads(done.stdout)
     assert (done.returncode, growth["verdict"]) == (1, "grows")
@@ -63,18 +63,16 @@ def test_objects_that_grow_in_a_script_are_named(
 )
 def test_a_script_is_followed_with_its_arguments(steps, code, message, tmp_path):
     """The script has two optimizers; the steps of the first are counted."""
-    options = ("--steps", "52", "--results", str(tmp_path / "results"))
-    done = framebench("grow", str(PROGRAMS / "train.py"), *options, "--", "--steps", steps)
-    assert done.returncode == code
+    options = ("--steps", "52", "--results", tmp_path / "results")
+    done = framebench("grow", PROGRAMS / "train.py", *options, "--", "--steps", steps, code=code)
     assert message in " ".join((done.stdout + done.stderr).split())
 
 
 @pytest.mark.slow
 def test_a_slow_script_says_how_far_it_is(tmp_path):
-    options = ("--steps", "52", "--results", str(tmp_path / "results"))
-    script = str(PROGRAMS / "train.py")
-    done = framebench("grow", script, *options, "--", "--pause", "0.1")
-    assert done.returncode == 0, done.stderr
+    options = ("--steps", "52", "--results", tmp_path / "results")
+    script = PROGRAMS / "train.py"
+    done = framebench("grow", script, *options, "--", "--pause", "0.1", code=0)
     assert done.stderr.startswith("96 steps: 20 of warm-up, 52 that are read")
     assert re.search(r"^train.py: step \d+ of 96, about \d+ s left$", done.stderr, re.MULTILINE)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.processes import run_process
+
 PROGRAM = "tests.instruments.programs.cores_of_threads"
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity") or os.cpu_count() == 1, reason="needs Linux and two cores"
@@ -20,10 +19,8 @@ pytestmark = pytest.mark.skipif(
 
 def read_cores(*allowed: int) -> Any:
     """Return the cores of the step's and the loader's thread, at the first pin and the second."""
-    command = [sys.executable, "-m", PROGRAM, *map(str, allowed)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    command = [sys.executable, "-m", PROGRAM, *allowed]
+    return json.loads(run_process(command).stdout)
 
 
 def test_a_loader_thread_leaves_the_core_of_the_step():

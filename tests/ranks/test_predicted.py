@@ -4,7 +4,6 @@ however many there are.
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -23,7 +22,7 @@ from framebench.ranks.sharding import (
     count_longest_axis,
     count_whole_tensors,
 )
-from tests.processes import framebench, run_inside
+from tests.processes import framebench, read_json, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
 
@@ -174,7 +173,7 @@ def test_predict_prints_ranks_as_json_and_text(monkeypatch):
 
     monkeypatch.setattr(predicted, "predict_rank_peak", predict_again)
     case = "transformer/torch/train/fsdp/b4/tiny"
-    printed = json.loads(framebench("predict", case, "--ranks", "64", "--json").stdout)
+    printed = read_json("predict", case, "--ranks", 64)
     assert printed["case"] == "transformer/torch/train/fsdp/b64x64/tiny"
     assert printed["peak_bytes"] == sum(printed["parts"].values())
     assert sum(printed["parts"].values()) > 0

@@ -28,7 +28,7 @@ GONE = [  # a strategy, a scenario, a workload, and a size that no version has
 
 
 def make_archived_folder(tmp_path: Path, gone: str) -> Path:
-    """A results folder whose records of checkpointing say that they are of another case."""
+    """Return a results folder whose records of checkpointing say that they are of another case."""
     changed = "transformer/torch/train/checkpoint/b4/cpu"
     copy_cases(RESULTS, tmp_path, ["transformer/torch/train/fp32/b4/cpu", changed])
     for file in list_files(tmp_path):
@@ -66,11 +66,12 @@ def test_check_results_notes_a_gone_case_without_a_fault(gone, tmp_path):
 def test_tables_and_figures_have_a_gone_case(gone, tmp_path):
     results = Results(make_archived_folder(tmp_path / "results", gone))
     tables = tmp_path / "tables"
-    printed = command("report", "--results", str(results.root), "--to", str(tables))
+    printed = command("report", "--to", tables, results=results.root)
     assert printed.returncode == 0, printed.stderr
     assert gone.split("/")[3] in (tables / f"{MACHINE}.md").read_text()
-    assert any(draw(rows) for _, draw, rows in list_figures(results.table(MACHINE), results))
-    shown = command("show", "--results", str(results.root), "--json")
+    figures = [draw(rows) for _, draw, rows in list_figures(results.table(MACHINE), results)]
+    assert any(figures)
+    shown = command("show", "--json", results=results.root)
     assert gone in shown.stdout
 
 

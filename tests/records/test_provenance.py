@@ -19,7 +19,7 @@ from tests.repositories import commit_all, run_git
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch) -> Path:
-    """A commit with one module in each package."""
+    """Return a commit with one module in each package."""
     for package in (*provenance.MEASURING, "results", "studies/noise/data"):
         (tmp_path / package).mkdir(parents=True)
         (tmp_path / package / "known.py").write_text("")

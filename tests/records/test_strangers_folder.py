@@ -18,7 +18,7 @@ from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.records.store import BadRecord
 from framebench.suite.profiles import list_cases
-from tests.fake_records import CASE, RIGHT, record
+from tests.fake_records import CASE, make_measured, record
 from tests.processes import framebench
 from tests.record_files import add_records
 
@@ -92,10 +92,9 @@ def list_content(folder: Path) -> list[tuple[str, int, int]]:
 
 @pytest.fixture
 def strange(tmp_path) -> Path:
-    """A results folder with one good record."""
+    """Return a results folder with one good record."""
     results = tmp_path / "strange"
-    good = record(CASE, peaks={"host.rss": 2**20}, step_s=[0.1], **RIGHT)
-    add_records(results, good)
+    add_records(results, make_measured("fp32", 2**20))
     return results
 
 
@@ -182,8 +181,8 @@ def test_a_report_writes_through_no_link(strange, tmp_path):
         link.parent.mkdir(exist_ok=True)
         link.symlink_to(victim)
     before = list_content(strange)
-    assert framebench("report", "--results", str(strange)).returncode == 0
-    assert framebench("report", "--results", str(strange), "--to", str(to)).returncode == 0
+    framebench("report", results=strange, code=0)
+    framebench("report", "--to", to, results=strange, code=0)
     assert victim.read_text() == "precious"
     assert list_content(strange) == before
     assert "| torch | fp32 |" in (to / "m.md").read_text()
@@ -193,8 +192,7 @@ def test_a_report_writes_through_no_link(strange, tmp_path):
 def test_published_figures_are_not_replaced_by_those_of_other_results(what, strange):
     published = [ROOT / "docs" / "figures", ROOT / "analysis"]
     before = [list_content(folder) for folder in published]
-    done = framebench("report", what, "all", "--results", str(strange))
-    assert done.returncode == 2
+    done = framebench("report", what, "all", results=strange, code=2)
     assert "by --to DIR" in done.stderr
     assert [list_content(folder) for folder in published] == before
 

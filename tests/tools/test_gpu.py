@@ -4,10 +4,8 @@ a GPU that is none.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import time
@@ -22,7 +20,7 @@ from framebench.suite.selectors import parse
 from tests import fake_records
 from tests.callbacks import ignore
 from tests.fake_records import RIGHT
-from tests.processes import ROOT, write_script
+from tests.processes import ROOT, run_process, write_script
 from tests.record_files import list_files, load_fields, save_fields
 from tests.repositories import commit_all
 from tools import gpu
@@ -44,11 +42,8 @@ def rehearsed(environment, tmp_path_factory) -> Path:
     pytest.importorskip("sphinx", reason="Sphinx is not installed: `make test-site` installs it")
     folder = tmp_path_factory.mktemp("gpu-session")
     (folder / "list.csv").write_text(SHORT)
-    command = ["tools/gpu.sh", "--rehearse", "--results", str(folder / "results")]
-    command += ["--list", str(folder / "list.csv")]
-    variables = os.environ | {"PYTHON": sys.executable}
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    options = ["--results", folder / "results", "--list", folder / "list.csv"]
+    run_process(["tools/gpu.sh", "--rehearse", *options], PYTHON=sys.executable)
     return folder / "results"
 
 
@@ -62,7 +57,7 @@ def test_every_rehearsed_case_has_a_record_of_the_made_up_gpu(rehearsed):
         assert record.provenance.core is None, "nothing was pinned"
         assert record.provenance.hardware["gpus"] == ["a rehearsal, no GPU"]
     offloaded = records["torch", "train", "offload", False]
-    assert "finds none it can use" in (offloaded.reason or ""), "said by the worker"
+    assert "finds none it can use" in offloaded.reason, "said by the worker"
     assert {key: record.status for key, record in records.items()} == {
         ("torch", "train", "fp32", False): "ok",  # verification alone
         ("torch", "train", "fp32", True): "ok",
@@ -153,9 +148,7 @@ def test_a_pack_asks_for_the_pinned_packages(tmp_path):
     commit_all(tmp_path)
     python = write_script(tmp_path.parent / "python", 'printf "%s\\n" "$@"')
     command = ["tools/gpu.sh", "--pack", "3.12"]
-    variables = os.environ | {"PYTHON": str(python)}
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_process(command, tmp_path, PYTHON=str(python))
     words = done.stdout.splitlines()
     packages = words[words.index("3.12") + 1 :]
     assert {"pydantic", "msgspec"} <= {package.split("==")[0] for package in packages}

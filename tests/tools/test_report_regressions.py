@@ -7,13 +7,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 from framebench.records import store
 from tests.fake_records import provenance, record
-from tests.processes import COMMAND, ROOT
+from tests.processes import COMMAND, ROOT, run_process
 from tests.repositories import run_git
 
 ROW = {
@@ -60,7 +59,7 @@ def run_report(
         "GH_OPEN": json.dumps(open_issues),
     }
     command = [sys.executable, "-m", "tools.report_regressions", str(file), "--no-bisect"]
-    subprocess.run(command, cwd=ROOT, env=os.environ | variables, check=True)
+    run_process(command, **variables)
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
@@ -97,9 +96,8 @@ def test_the_branch_with_the_records_keeps_those_of_every_week(tmp_path):
             store.append(measured, store.find_file(out, "m", "torch-1"))
         (out / "calibration").mkdir(exist_ok=True)
         (out / "calibration" / "m.json").write_text(week)
-        command = [ROOT / "tools/keep_series.sh", str(out), "weekly-records"]
-        variables = {**os.environ, "FRAMEBENCH": shlex.join(COMMAND)}
-        subprocess.run(command, cwd=clone, env=variables, check=True)
+        command = [ROOT / "tools/keep_series.sh", out, "weekly-records"]
+        run_process(command, clone, FRAMEBENCH=shlex.join(COMMAND))
     run_git(clone, "fetch", "--quiet", "origin", "weekly-records")
     assert run_git(clone, "ls-tree", "-r", "--name-only", "FETCH_HEAD").split() == [
         "calibration/m.json",
