@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from framebench.devices.needs import INTERVALS, estimate_needs
 from framebench.engine import environments
 from framebench.engine.environments import SetupError
 from tests.callbacks import ignore
-from tests.processes import ROOT, run_inside
+from tests.processes import ROOT, run_inside, run_process
 
 Steps = dict[str, Any]  # answers by the name of a step
 PROGRAMS = Path(__file__).parent / "programs"
@@ -24,13 +23,13 @@ WEIGHT = 4 * 1024 * 1024  # bytes of a matrix of 1024 x 1024 in float32
 
 @pytest.fixture(scope="module")
 def simulated(environment) -> Steps:
-    """What the library says of the steps of `library_steps.py`, by their name."""
+    """Return what the library says of the steps of `library_steps.py`, by their name."""
     return run_inside(environment["torch"], PROGRAMS / "library_steps.py")
 
 
 @pytest.fixture(scope="module")
 def planned() -> Steps:
-    """What the library says of the function of `library_plan.py`."""
+    """Return what the library says of the function of `library_plan.py`."""
     try:
         compiler = environments.ensure("jax", package="jax-cuda")
     except SetupError as error:
@@ -213,23 +212,19 @@ def test_the_fixture_decides_in_a_repository_outside(environment, tmp_path):
     """pytest itself is lent to PyTorch's environment, which has none."""
     for name in PYTEST:
         spec = find_spec(name)
-        file = Path(spec.origin or "")
+        file = Path(spec.origin)
         source = file.parent if file.name == "__init__.py" else file
         (tmp_path / source.name).symlink_to(source)
     (tmp_path / "test_memory.py").write_text(OUTSIDE)
     command = [environment["torch"].python, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
+    done = run_process(
         [*command, "-p", "framebench.devices.pytest_plugin", "test_memory.py"],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]),
-            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-        },
-        capture_output=True,
-        text=True,
+        tmp_path,
+        code=1,
+        PYTHONPATH=os.pathsep.join([str(ROOT), str(tmp_path)]),
+        PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
     )
-    assert "1 failed, 1 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 1 passed" in done.stdout
 
 
 @pytest.mark.slow
@@ -247,10 +242,6 @@ def test_a_plan_is_the_sum_of_its_parts_less_donated_memory(planned):
 @pytest.mark.slow
 def test_without_a_compiler_for_the_device_the_plug_in_is_named(environment):
     program = "from framebench.devices import plan\nplan(abs, [1.0], 'h100-80gb')"
-    done = subprocess.run(
-        [environment["jax"].python, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-    )
+    command = [environment["jax"].python, "-c", program]
+    done = run_process(command, code=1, PYTHONPATH=str(ROOT), JAX_PLATFORMS="cpu")
     assert "ImportError: JAX has no compiler for NVIDIA H100" in done.stderr

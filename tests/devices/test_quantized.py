@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def simulated(environment) -> Steps:
-    """What the library says of the steps of `quantized_steps.py`, by their name."""
+    """Return what the library says of the steps of `quantized_steps.py`, by their name."""
     return run_inside(environment["torch"], PROGRAM)
 
 

@@ -54,8 +54,7 @@ def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch):
     for name in ("FRAMEBENCH_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("no home directory")))
-    done = framebench("setup", "torch")
-    assert done.returncode == 2
+    done = framebench("setup", "torch", code=2)
     assert "set HOME, or let FRAMEBENCH_CACHE name a folder" in done.stderr
 
 
@@ -276,13 +275,12 @@ def test_kernels_are_compiled_of_the_selected_cases_alone_and_once(tmp_path, mon
     environment = Environment("jittor", "1.3", tmp_path / "bin/python", tmp_path / "home")
     run_setup = Mock()
     monkeypatch.setattr(environments, "shell", run_setup)
-    names = ("jittor/train/fp32", "jittor/train/checkpoint", "torch/train/fp32")
-    first, second, other = (Case.from_id(f"transformer/{name}/b4/tiny") for name in names)
-    environments.warm(environment, [first, other])
-    environments.warm(environment, [first, replace(second, batch=8), second])
-    environments.warm(environment, [first, second])
-    commands = [call.args[1] for call in run_setup.call_args_list]
-    assert [command[-2:] for command in commands] == [
+    fp32 = Case.from_id("transformer/jittor/train/fp32/b4/tiny")
+    checkpoint = replace(fp32, strategy="checkpoint")
+    environments.warm(environment, [fp32, replace(fp32, framework="torch")])
+    environments.warm(environment, [fp32, replace(checkpoint, batch=8), checkpoint])
+    environments.warm(environment, [fp32, checkpoint])
+    assert [call.args[1][-2:] for call in run_setup.call_args_list] == [
         ["jittor", "transformer/train/fp32"],
         ["jittor", "transformer/train/checkpoint"],
     ]

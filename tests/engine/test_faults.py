@@ -6,8 +6,6 @@ test_runner.py, bad files in test_records.py, a full disk in test_cli.py; here a
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ import pytest
 from framebench.analysis import frames, tables
 from framebench.records import store
 from framebench.records.record import Record
-from tests.processes import COMMAND
+from tests.processes import COMMAND, run_process
 from tests.repositories import copy_project
 
 
@@ -34,11 +32,11 @@ def run_with_bug(
     assert text.count(right) == 1, "the planted place has moved"
     # a bug that is as long as the right text, and taken out within the same second, would stay in
     # Python's byte code
-    variables = {**os.environ, "PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [*COMMAND, "run", case, "--results", str(results), "--rounds", "3"]
+    variables = {"PYTHONPATH": str(project), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [*COMMAND, "run", case, "--results", results, "--rounds", "3"]
     file.write_text(text.replace(right, wrong))
     try:
-        done = subprocess.run(command, cwd=project, env=variables, capture_output=True, text=True)
+        done = run_process(command, project, code=None, **variables)
     finally:
         file.write_text(text)
     return done.returncode, list(store.read_all(results))

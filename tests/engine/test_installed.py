@@ -5,7 +5,6 @@ versions are recorded.
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from framebench.engine import installed
 from framebench.engine.environments import SetupError
 from framebench.records import store
-from tests.processes import COMMAND, ROOT
+from tests.processes import COMMAND, run_process, write_script
 from tests.record_files import list_files
 
 CASE = "transformer/torch/eval/no_grad/b4/tiny"
@@ -21,10 +20,7 @@ CASE = "transformer/torch/eval/no_grad/b4/tiny"
 
 def make_pretender(folder: Path, answer: str) -> Path:
     """Make an interpreter that answers every question alike."""
-    script = folder / "python"
-    script.write_text(f"#!/bin/sh\ncat <<'END'\n{answer}\nEND\n")
-    script.chmod(0o755)
-    return script
+    return write_script(folder / "python", f"cat <<'END'\n{answer}\nEND")
 
 
 def test_an_interpreter_that_lacks_a_package_is_refused_with_the_error(tmp_path):
@@ -64,10 +60,9 @@ def test_a_missing_framework_is_left_out_with_a_sentence(environment):
 def test_run_by_an_installed_torch(environment, results):
     python = environment["torch"].python
     before = sorted(python.parent.parent.iterdir())
-    options = ["--rounds", "0", "--env", str(python), "--results", str(results)]
+    options = ["--rounds", "0", "--env", python, "--results", results]
     command = [*COMMAND, "run", "transformer/*/eval/no_grad/b4/tiny", *options]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    done = run_process(command)
     assert "left out" in done.stderr
     (record,) = store.read_all(results)
     assert (record.case, record.status) == (CASE, "ok")

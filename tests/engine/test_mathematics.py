@@ -23,6 +23,7 @@ from framebench.engine.timed_process import Variant
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics, Result, Verification, to_json
 from framebench.suite.selectors import parse
+from tests.processes import write_script
 from tests.record_files import DAMAGED_LINES
 
 FP32 = parse("transformer/torch/train/fp32/b4/tiny")
@@ -214,10 +215,8 @@ def test_case_without_references_is_represented_by_a_smaller_one():
 
 def test_time_limit_is_for_each_case(tmp_path):
     """The third case hangs."""
-    script = tmp_path / "python"
     case = """sleep 1.5\necho '{"checked": "a case"}'\n"""
-    script.write_text(f"#!/bin/sh\n{case}{case}sleep 600\n")
-    script.chmod(0o755)
+    script = write_script(tmp_path / "python", f"{case}{case}sleep 600")
     began = time.monotonic()
     worker = Worker(Environment("torch", "1", script), "worker", {}, {})
     assert worker.end(print, limit_s=2.5).status == "timeout"

@@ -92,7 +92,7 @@ def test_a_case_is_verified_against_a_float32_record_of_the_session():
 def test_the_first_of_its_kind_must_be_finite_and_float32():
     first = verify(make_adapter(BASE), make_observed(), TOLERANCES)
     assert first.passed
-    assert "no float64 values" in (first.reason or "")
+    assert "no float64 values" in first.reason
     assert first.summaries == GRADIENT
     assert not verify(make_adapter(BASE), make_observed(loss_1=math.nan), TOLERANCES).passed
     tf32 = make_adapter(parse("resnet50/torch/train/tf32/b64/full"))

@@ -98,7 +98,7 @@ def test_measurement_survives_a_process_that_dies_in_its_proof(
     assert (record.status, len(record.step_s), record.peak_bytes) == ("ok", 2, 2**20)
     assert not record.effect.proven
     assert not record.usable
-    assert f"the strategy was not proven: {why}" in (record.reason or "")
+    assert f"the strategy was not proven: {why}" in record.reason
 
 
 def test_only_workers_that_may_use_a_gpu_are_not_pinned(
@@ -127,14 +127,14 @@ def test_kill_by_the_kernel_is_out_of_memory(fake_worker, results, tmp_path, mon
     monkeypatch.setenv("FAKE_FAILURE", "kill")
     record = measure_alone(CASE, "s", fake_worker, Options(), results)
     assert record.status == "oom"
-    assert "memory ran out" in (record.reason or "")
+    assert "memory ran out" in record.reason
 
 
 def test_an_invalid_result_is_a_crash():
     worker = SimpleNamespace(phase="timing", measured={})
     found = runner.read_case_outcome(worker, Outcome(answer={"peaks": {"host.rss": 1}}))
     assert found.status == "crashed"
-    assert (found.reason or "").startswith("Protocol during timing: not a result: ")
+    assert found.reason.startswith("Protocol during timing: not a result: ")
 
 
 class Phases(Listener):
@@ -165,7 +165,7 @@ def test_running_out_of_memory_is_a_result(environment, results):
         case, "s", environment["torch"], Options(memory_limit=500 * 2**20), results
     )
     assert record.status == "oom", record.reason
-    assert "memory ran out during first step, " in (record.reason or "")
+    assert "memory ran out during first step, " in record.reason
     assert record.provenance.memory_limit == 500 * 2**20
 
 

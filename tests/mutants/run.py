@@ -116,21 +116,31 @@ def main(
     bugs = read_bugs()
     if words:
         bugs = select_bugs(bugs, words)
-    is_complete = not words and minutes == math.inf
     if minutes < math.inf:
         random.shuffle(bugs)
     bugs = add_controls(bugs)
     for framework in sorted({bug.parsed.framework for bug in bugs}):
         environments.ensure(framework)
-    rows = read_known(MUTANTS, bugs) if is_complete else []
+    rows = []
+    if words or minutes < math.inf:
+        for row in try_bugs(bugs, processes, minutes):
+            print(describe(row), flush=True)
+            rows.append(row)
+    else:
+        rows = try_every_bug(bugs, processes)
+    sys.exit(summarize(rows, len(bugs) - len(rows)))
+
+
+def try_every_bug(bugs: list[Bug], processes: int) -> list[Row]:
+    """Try what the file of all bugs lacks; write it after each, and return what it has then."""
+    rows = read_known(MUTANTS, bugs)
     known = {row.key for row in rows}
     remaining = [bug for bug in bugs if make_key(bug) not in known]
-    for row in try_bugs(remaining, processes, minutes):
+    for row in try_bugs(remaining, processes, math.inf):
         print(describe(row), flush=True)
         rows.append(row)
-        if is_complete:
-            write(MUTANTS, rows, len(bugs))
-    sys.exit(summarize(rows, len(bugs) - len(rows)))
+        write(MUTANTS, rows, len(bugs))
+    return rows
 
 
 def select_bugs(bugs: list[Bug], words: list[str]) -> list[Bug]:

@@ -33,7 +33,7 @@ TRIED = (  # scenarios and precisions of the framework that is quickest to start
 
 
 def is_python(text: str) -> bool:
-    """Whether a text can be compiled: a replacement's lines may no longer fit the indentation."""
+    """Return whether a text can be compiled: a replacement may not fit the indentation."""
     try:
         ast.parse(text)
     except SyntaxError:

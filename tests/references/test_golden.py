@@ -35,13 +35,13 @@ def workload(tmp_path, monkeypatch) -> spec.Workload:
 
 @pytest.mark.parametrize("maker", ["torch", "jax"])
 def test_values_of_one_framework_are_written_if_asked_for_and_marked(workload, maker, tmp_path):
-    by_maker = {SHARED: VALUES, ALONE: VALUES}
-    pair = [by_maker if maker == name else {SHARED: VALUES} for name in golden.MAKERS]
+    values = {name: {SHARED: VALUES} for name in golden.MAKERS}
+    values[maker][ALONE] = VALUES
     with pytest.raises(ValueError, match=f"values for {ALONE}; --unconfirmed takes them"):
-        golden.write_confirmed("transformer", *pair)
+        golden.write_confirmed("transformer", *values.values())
     assert not list(tmp_path.iterdir())
 
-    path = golden.write_confirmed("transformer", *pair, unconfirmed=True)
+    path = golden.write_confirmed("transformer", *values.values(), unconfirmed=True)
 
     workload.references.update(json.loads(path.read_text()))
     assert workload.golden == {SHARED: VALUES["values"], ALONE: VALUES["values"]}

@@ -142,7 +142,7 @@ def test_values_that_are_not_finite_fail_verification(number):
 
 @pytest.fixture
 def without_steps(monkeypatch) -> None:
-    """Steps take no time and are never late."""
+    """Let steps take no time, and never be late."""
     monkeypatch.setattr(verification, "describe_late_result", Mock(return_value=""))
     for module in (verification, laziness_check):
         monkeypatch.setattr(module, "make_timed_step", Mock(return_value=0.1))
@@ -368,16 +368,17 @@ def test_a_tensor_of_rounding_errors_alone_must_only_not_be_zero():
 
     Such a tolerance is derived where rounding errors alone double a tensor's norm.
     """
-    gradient = observe_right(TRAIN).tensors["gradient"]
-    name = next(iter(gradient))
-    norm, *projections = gradient[name]
-    doubled = observe_right(TRAIN)
-    doubled.tensors["gradient"][name] = (2 * norm, *projections)
-    zero = observe_right(TRAIN)
-    zero.tensors["gradient"][name] = (0.0, 0.0, 0.0, 0.0)
-    reversed_sign = observe_right(TRAIN)
-    reversed_sign.tensors["gradient"][name] = (norm, *[-number for number in projections])
-    wide = derive_tolerances(observe_right(TRAIN), [doubled], ALLOWED)
+    right = observe_right(TRAIN)
+    name, (norm, *projections) = next(iter(right.tensors["gradient"].items()))
+
+    def observe(*numbers):
+        observation = observe_right(TRAIN)
+        observation.tensors["gradient"][name] = numbers
+        return observation
+
+    zero = observe(0.0, 0.0, 0.0, 0.0)
+    reversed_sign = observe(norm, *[-number for number in projections])
+    wide = derive_tolerances(right, [observe(2 * norm, *projections)], ALLOWED)
 
     assert wide.of_tensor("gradient", name) > 1
     assert not verify(make_adapter(TRAIN), zero, wide).passed

@@ -4,7 +4,6 @@ what a mistake is told.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import time
@@ -35,7 +34,7 @@ from tests.devices.fake_predictions import (
     make_planned,
     make_simulated,
 )
-from tests.processes import framebench
+from tests.processes import framebench, read_json
 
 GIB = 2**30
 GPU = ("--device", "a100-40gb")
@@ -101,7 +100,7 @@ def need_by_strategy(sizes: dict[str, int], otherwise: int = 0) -> Callable[[Cas
 
 
 def list_offers(*arguments: str) -> list[dict[str, Any]]:
-    return json.loads(framebench(*arguments, "--json").stdout)["offers"]
+    return read_json(*arguments)["offers"]
 
 
 def get_strategy(offer: dict[str, Any]) -> str:
@@ -135,8 +134,7 @@ def test_an_interrupted_search_prints_the_answers_so_far(predict_needs, command)
 
     predict_needs(interrupt_at_the_second)
     cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
-    done = framebench(command, cases, *GPU)
-    assert done.returncode == 130
+    done = framebench(command, cases, *GPU, code=130)
     assert re.search(r"fp32 +│ +1 or more ", done.stdout)
     assert "checkpoint" not in done.stdout
     assert "1 of 2 strategies have an answer so far; what was planned is cached" in done.stderr
@@ -152,8 +150,7 @@ def test_strategies_are_not_called_equal_before_their_searches_have_ended(predic
 
     predict_needs(interrupt_in_the_second_round)
     cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
-    done = framebench("max-batch", cases, *GPU)
-    assert done.returncode == 130
+    done = framebench("max-batch", cases, *GPU, code=130)
     assert "2 of 2 strategies have an answer so far" in done.stderr
     assert "1 or more" in done.stdout
     assert "as large a one" not in done.stdout
@@ -212,7 +209,7 @@ def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(predict_ne
 
 def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict_needs):
     planned_cases = predict_needs(need_a_gib)
-    assert framebench("advise", "resnet50/*/train", *GPU).returncode == 0
+    framebench("advise", "resnet50/*/train", *GPU, code=0)
     assert {(case.batch, case.size) for case in planned_cases} == {(64, "full")}
     assert {case.framework for case in planned_cases} == {"torch", "jax"}
 
@@ -271,8 +268,7 @@ def test_a_described_size_is_asked_like_a_declared_one(predict_needs):
 
 def test_a_scenario_without_usual_strategies_is_asked_about_all(predict_needs):
     planned_cases = predict_needs(need_a_gib)
-    done = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
-    assert done.returncode == 0, done.stderr
+    framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU, code=0)
     assert {"half", "lora"} <= {case.strategy for case in planned_cases}
 
     predict_needs(need_by_strategy({"lora": 4 * GIB}, otherwise=90 * GIB))
@@ -297,11 +293,9 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict_n
         return 20 * GIB if "adamw_8bit" in case.strategy else 90 * GIB
 
     predict_needs(need_less_in_8_bits)
-    tight = framebench("advise", "transformer/torch/train/*/b1/7B", *GPU)
-    assert tight.returncode == 1
+    tight = framebench("advise", "transformer/torch/train/*/b1/7B", *GPU, code=1)
     command = tight.stderr.partition("These save more: framebench ")[2]
-    suggested = framebench(*shlex.split(command))
-    assert suggested.returncode == 0, suggested.stderr
+    suggested = framebench(*shlex.split(command), code=0)
     assert "checkpoint+adamw_8bit" in suggested.stdout
 
 
@@ -315,7 +309,7 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict_n
 )
 def test_a_suggested_command_has_the_options_that_were_given(predict_needs, question, tmp_path):
     predict_needs(need_by_strategy({}, otherwise=90 * GIB))
-    options = ("--budget", "30GiB", "--results", str(tmp_path))
+    options = ("--budget", "30GiB", "--results", tmp_path)
     done = framebench("advise", question, *GPU, *options)
     suggestions = re.findall(r"framebench (advise .*)", done.stderr)
     assert suggestions
@@ -325,15 +319,13 @@ def test_a_suggested_command_has_the_options_that_were_given(predict_needs, ques
 
 def test_the_leanest_strategy_is_named_if_nothing_fits(predict_needs):
     predict_needs(need_by_strategy({"checkpoint": 90 * GIB}, otherwise=100 * GIB))
-    done = framebench("advise", "transformer/torch/train/*/b8/full", *GPU)
-    assert done.returncode == 1
+    done = framebench("advise", "transformer/torch/train/*/b8/full", *GPU, code=1)
     assert "PyTorch needs least with checkpoint: 100,875.9 MiB" in done.stdout
 
 
 def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict_needs):
     planned_cases = predict_needs(need_a_gib_per_sample)
-    done = framebench("advise", "transformer/torch/train/fsdp*/b8x8/full", *GPU)
-    assert done.returncode == 0, done.stderr
+    done = framebench("advise", "transformer/torch/train/fsdp*/b8x8/full", *GPU, code=0)
     assert {case.ranks for case in planned_cases} == {8}
     assert "over 8 devices" in done.stdout
     by_option = framebench("advise", "transformer/torch/train/fsdp*/b8/full", "--ranks", "8", *GPU)

@@ -26,7 +26,7 @@ from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
 from tests.callbacks import ignore
 from tests.devices.fake_predictions import CASE, MIB, PARTS
-from tests.processes import framebench
+from tests.processes import framebench, read_json
 
 H100 = find("h100-80gb")
 CONVOLUTIONAL = "resnet50/torch/train/fp32/b1/full"
@@ -210,21 +210,20 @@ def test_unpredictable_cases_have_a_reason(tmp_path, case, device, outcome, why)
 
 def test_predict_lists_the_other_cases_and_fails_if_one_failed(tmp_path, fake_planner):
     fake_planner(f"sys.exit(1) if {OTHER!r} in sys.argv else print(json.dumps({ANSWER}))")
-    options = ("--device", "h100-80gb", "--results", str(tmp_path))
-    assert framebench("predict", CASE, *options).returncode == 0
+    options = ("--device", "h100-80gb", "--results", tmp_path)
+    framebench("predict", CASE, *options, code=0)
     arguments = ("predict", CASE.replace("fp32", "{fp32,checkpoint}"), *options)
-    result = framebench(*arguments)
-    assert result.returncode == 1
+    result = framebench(*arguments, code=1)
     assert f"not predicted: {OTHER}: the planner ended with 1" in result.stdout
     assert "Not measured" in result.stdout
     assert "12.0" in result.stdout, "the peak of ANSWER in MiB"
-    predictions = json.loads(framebench(*arguments, "--json").stdout)
+    predictions = read_json(*arguments)
     assert [prediction["outcome"] for prediction in predictions] == ["planned", "failed"]
 
 
 def test_predict_says_no_if_nothing_could_be_predicted(tmp_path, fake_planner):
     fake_planner({"outcome": "not planned", "reason": "it needs a kernel's choice"})
-    options = ("--device", "h100-80gb", "--results", str(tmp_path))
+    options = ("--device", "h100-80gb", "--results", tmp_path)
     result = framebench("predict", CASE, *options)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.endswith(f"not predicted: {CASE}: it needs a kernel's choice\n")
@@ -241,15 +240,13 @@ def test_predict_shows_the_bounds_of_what_it_cannot_predict(tmp_path, fake_plann
 def test_one_peak_is_explained(tmp_path, fake_planner):
     buffers = {"bytes": 7 * MIB, "line": "flax_model.py:64", "shape": "f32[8,12]", "count": 2}
     fake_planner(ANSWER | {"largest": [buffers]})
-    options = ("--device", "h100-80gb", "--results", str(tmp_path))
-    result = framebench("explain", CASE, *options)
-    assert result.returncode == 0
+    options = ("--device", "h100-80gb", "--results", tmp_path)
+    result = framebench("explain", CASE, *options, code=0)
     assert "flax_model.py:64" in result.stdout
     assert "temporaries" in result.stdout
-    explained = json.loads(framebench("explain", CASE, *options, "--json").stdout)
+    explained = read_json("explain", CASE, *options)
     assert explained["largest"] == [buffers]
-    many = framebench("explain", "transformer/jax/train/*/b4/tiny", *options)
-    assert many.returncode == 2
+    many = framebench("explain", "transformer/jax/train/*/b4/tiny", *options, code=2)
     assert "explain is about one" in many.stderr
 
 
@@ -257,7 +254,7 @@ def test_two_releases_are_compared_to_the_byte(tmp_path, fake_planner):
     fake_planner(ANSWER)
     plan_cases(tmp_path)
     fake_planner(ANSWER | {"peak_bytes": 11 * MIB})
-    options = ("--device", "h100-80gb", "--results", str(tmp_path))
+    options = ("--device", "h100-80gb", "--results", tmp_path)
     arguments = ("versions", "compare", "jax==0.9.2", "jax==0.10.2", CASE, *options)
     result = framebench(*arguments, "--json")
     (row,) = json.loads(result.stdout)["rows"]
@@ -285,7 +282,7 @@ def test_convolutions_with_cudnn_are_not_compared_with_those_without(
     (planned,) = planning.planned_for([both], "h100-80gb", tmp_path, ignore, f"torch=={pinned}")
     assert planned.case == case
     fake_planner(plain | {"versions": versions})
-    options = ("--device", "h100-80gb", "--results", str(tmp_path), "--json")
+    options = ("--device", "h100-80gb", "--results", tmp_path, "--json")
     result = framebench("versions", "compare", "torch==2.11", f"torch=={pinned}", case, *options)
     (row,) = json.loads(result.stdout)["rows"]
     assert row["verdict"] == verdict

@@ -51,8 +51,7 @@ def test_releases_stand_side_by_side_in_their_order():
 
 
 def test_the_report_of_a_device_compares_releases(results):
-    report = framebench("report", "--device", "h100-80gb", "--results", str(results))
-    assert report.returncode == 0, report.stderr
+    report = framebench("report", "--device", "h100-80gb", "--results", str(results), code=0)
     table = report.stdout.partition("Releases of JAX by what they plan")[2]
     (row,) = [line for line in table.splitlines() if CASE in line]
     assert [*map(float, re.findall(r"\d+\.\d(?= )", row))][:4] == [*SIZES.values()]

@@ -20,7 +20,7 @@ SMALL = 2**20  # of the batch, and of what else is not counted here
 
 @pytest.fixture(scope="module")
 def simulated(environment) -> Steps:
-    """What the library says of the steps of `ranks.py`, by their name."""
+    """Return what the library says of the steps of `ranks.py`, by their name."""
     return run_inside(environment["torch"], PROGRAM)
 
 

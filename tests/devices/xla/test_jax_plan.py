@@ -18,7 +18,7 @@ TRAIN = "transformer/jax/train/{}/b4/tiny"
 
 @pytest.fixture(scope="module")
 def compiler() -> Environment:
-    """The environment with XLA's compiler for GPUs."""
+    """Return the environment with XLA's compiler for GPUs."""
     try:
         return environments.ensure("jax", package="jax-cuda")
     except SetupError as error:
