@@ -37,11 +37,14 @@ from framebench.suite.protocol import Command, Failure, Message, Ready, Task
 from framebench.suite.result import MemoryResult, Origin, Result, TimeResult, to_json
 from framebench.suite.selectors import parse
 from framebench.suite.user_file import DoesNotApply, Fault, describe_fault, find_line
+from framebench.worker.observe import restart
 from framebench.worker.stepping import OverBudget, Timing, make_timed_step
 from framebench.worker.verification import make_verified_steps, verify_again
 
 Emit = Callable[[Message], None]
 Commands = Iterable[Command]
+# bytes that libraries take in steady steps, by which their peaks may be too large
+LIBRARY_GROWTH = 2**19
 LONGEST_MESSAGE = 2000  # characters of an exception
 # the orders on the command line -> the result as JSON
 CarryOut = Callable[[dict[str, Any], Emit], Mapping[str, Any]]
@@ -233,18 +236,19 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     """Return the peaks of the first (cold) step and of steady steps, by instrument, in bytes."""
     emit({"phase": "first step"})
     cold = measure_peaks(adapter)
-    start = time.perf_counter()
     emit({"phase": "memory"})
     if task.extra:
         enlarge_steps(adapter, task.extra)
-    steady = [measure_peaks(adapter)]
-    # a whole period of steps, since the one that updates weights may need most
-    least_steps = adapter.workload.update_period
-    while len(steady) < max(task.memory_steps, least_steps):
-        has_all_kinds = len(steady) >= least_steps
-        if has_all_kinds and time.perf_counter() - start >= task.memory_budget_s:
-            break
-        steady.append(measure_peaks(adapter))
+    library_bytes = adapter.library_bytes()
+    steady = measure_steady_peaks(adapter, task)
+    library_growth = adapter.library_bytes() - library_bytes
+    if library_growth > LIBRARY_GROWTH and adapter.can_restore:
+        # Each step had shapes that no step before it had, as where a mixture of experts routes
+        # other numbers of tokens, and a library has kept a kernel for each. The same steps have the
+        # same shapes: repeated, they take what the program itself needs.
+        restart(adapter)
+        measure_peaks(adapter)  # the first step, which makes the optimizer's states
+        steady = [measure_peaks(adapter) for _ in steady]
     return MemoryResult(
         peaks=find_largest_peaks(steady),
         peak_samples=steady,
@@ -254,6 +258,22 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
         library_bytes=adapter.library_bytes() if adapter.can_read_malloc() else None,
         allocator=adapter.read_counters(),
     )
+
+
+def measure_steady_peaks(adapter: Adapter, task: Task) -> list[dict[str, int]]:
+    """Return the peaks of each steady step, by instrument, in bytes.
+
+    These are at least a whole period of steps, since the one that updates weights may need most.
+    """
+    start = time.perf_counter()
+    least_steps = adapter.workload.update_period
+    steady = [measure_peaks(adapter)]
+    while len(steady) < max(task.memory_steps, least_steps):
+        has_all_kinds = len(steady) >= least_steps
+        if has_all_kinds and time.perf_counter() - start >= task.memory_budget_s:
+            break
+        steady.append(measure_peaks(adapter))
+    return steady
 
 
 def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit: Emit) -> Result:
