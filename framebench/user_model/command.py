@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -52,6 +52,9 @@ from framebench.user_file.trial import UserModel
 from framebench.user_model.look import compiles, take_first_look
 from framebench.user_model.mathematics import Float64Checks
 from framebench.user_model.measure import list_remarks, measure_blocks
+
+if TYPE_CHECKING:
+    from framebench.user_model.saved import SavedPeaks
 
 FOLDER = runner.RESULTS / "own"
 BLOCKS = 3  # the fewest that give an interval
@@ -223,7 +226,7 @@ def try_(
         sizes = measure_sizes(where)
         with (
             trial.use_model(model, budget_bytes),
-            measuring(where, lambda: describe_kept(where, sizes)),
+            measuring(where, lambda: describe_kept(where, sizes, save)),
         ):
             trial.list_cases(model, named)  # refuses an unknown strategy before anything runs
             environment = trial.choose_environment(model, env, say)
@@ -240,17 +243,18 @@ def try_(
             )
             if budget_bytes and max_batch:
                 fits += search_batches(records, budget_bytes, environment, options, where)
-            explanation = explain_baseline(model, environment) if save or compare else None
-            session.close(where)
+            peaks = None
+            if save or compare:
+                peaks = saved.collect_peaks(records, explain_baseline(model, environment))
+            end_session(session, where, peaks, save)
         show_all(records, left_out)
         is_bad = report_failures([record.status for record in records], "records")
-        if save or earlier:
-            peaks = saved.collect_peaks(records, explanation)
+        if peaks:
+            saved.check_not_empty(peaks)
             is_bad |= saved.report_missing(named or [], left_out)
             if earlier and saved.report_growth(earlier, peaks, allowed):
                 is_bad = True
             if save:
-                store.replace_text(peaks.model_dump_json(indent=1) + "\n", save)
                 say(f"wrote {save}")
     except Fault as error:
         fail(str(error), 2)
@@ -272,16 +276,30 @@ def measure_sizes(where: Path) -> dict[str, int]:
     return {file: Path(file).stat().st_size for file in store.list_files(where)}
 
 
-def describe_kept(where: Path, sizes: Mapping[str, int]) -> str:
+def end_session(
+    session: Session, where: Path, peaks: SavedPeaks | None = None, save: Path | None = None
+) -> None:
+    """Write the peaks to the file of `--save`, if there are any, and end the session.
+
+    The session ends last: a command that is killed before can be called again, and goes on with
+    the records. Raises OSError.
+    """
+    if save and peaks and peaks.peaks:
+        store.replace_text(peaks.model_dump_json(indent=1) + "\n", save)
+    session.close(where)
+
+
+def describe_kept(where: Path, sizes: Mapping[str, int], save: Path | None = None) -> str:
     """Return the end of a message: where what was measured is kept, if anything.
 
     `sizes` are those of the files of records before (`measure_sizes`). Their times say less: a
-    clock may be set back meanwhile.
+    clock may be set back meanwhile. `save` is the file of `--save`.
     """
     if measure_sizes(where) != sizes:
+        writes = f" and writes {save} at its end" if save else ""
         return (
-            f"; what was measured is kept in {where}, and the same command goes on from there, "
-            "unless the file was changed"
+            f"; what was measured is kept in {where}, and the same command goes on from there"
+            f"{writes}, unless the file was changed"
         )
     return "; nothing was measured yet"
 

@@ -66,7 +66,7 @@ def parse_threshold(text: str) -> float:
 
 
 def collect_peaks(records: list[Record], explanation: Explanation | None) -> SavedPeaks:
-    """Return what is saved of the records of one model. Raises Fault without any peak."""
+    """Return what is saved of the records of one model."""
     df = make_frame(records)
     peaks = []
     for row in df[df["usable"]].to_dict("records"):
@@ -76,8 +76,6 @@ def collect_peaks(records: list[Record], explanation: Explanation | None) -> Sav
             instrument=row["peak_instrument"],
         )
         peaks.append(peak)
-    if not peaks:
-        raise Fault("no strategy passed verification, so that there is no peak to save or compare")
     newest = records[-1]
     case = newest.parsed
     hardware = newest.provenance.hardware
@@ -92,6 +90,12 @@ def collect_peaks(records: list[Record], explanation: Explanation | None) -> Sav
         peaks=tuple(peaks),
         explanation=explanation,
     )
+
+
+def check_not_empty(peaks: SavedPeaks) -> None:
+    """Raise Fault if there is no peak to save or compare."""
+    if not peaks.peaks:
+        raise Fault("no strategy passed verification, so that there is no peak to save or compare")
 
 
 def report_missing(named: list[str], left_out: dict[str, str]) -> bool:

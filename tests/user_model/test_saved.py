@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import time
+from itertools import count
 from typing import Any
 
 import pytest
 
+from framebench.engine.session import Session
+from framebench.records import store
+from framebench.records.provenance import ROOT
 from framebench.suite.user_file import Fault
-from framebench.user_model import saved
+from framebench.user_model import command, saved
 from framebench.user_model.figure import draw_peaks
 from framebench.user_model.saved import SavedPeaks
 from tests.explain.explanations import make_explanation
 from tests.figure_records import make_frame, make_record, read_texts
+from tests.kills import is_killed_at_call
+from tests.processes import COMMAND
 from tests.user_model.small_file import try_file, write_variant
 
 MIB = 2**20
@@ -127,6 +137,25 @@ def test_a_file_that_is_not_saved_peaks_is_refused(content, tmp_path):
         saved.read_saved(file)
 
 
+def test_a_try_that_is_killed_as_it_ends_has_saved_its_peaks_or_goes_on(tmp_path):
+    """Whichever of its calls to the operating system is the last one."""
+    peaks = make_saved({"fp32": 100})
+    for number in count(1):
+        results = tmp_path / str(number)
+        results.mkdir()
+        session = Session.open(results, "code", "try")
+        file = results / "base.json"
+        was_killed = is_killed_at_call(
+            number, results, command.end_session, session, results, peaks, file
+        )
+        if Session.unfinished(results, "code", "try") is None:
+            assert saved.read_saved(file) == peaks
+        if not was_killed:
+            break
+    assert number > 2, "the file was written, and the session removed"
+    assert Session.unfinished(results, "code", "try") is None
+
+
 def test_peaks_are_drawn_without_times():
     rows = make_frame(make_record("fp32", 200), make_record("checkpoint", 120)).assign(
         needs_bytes=220 * MIB
@@ -158,3 +187,32 @@ def test_a_change_that_costs_memory_fails_and_names_its_layer(tmp_path):
     assert changed.returncode == 1, changed.stderr
     layers = " ".join(changed.stderr.split()).partition("more at the baseline's peak: ")[2]
     assert " of 1." in layers, "the layers that the change has put in"
+
+
+@pytest.mark.slow
+def test_a_killed_try_is_finished_by_the_same_command(tmp_path, environment):
+    """What was measured is not measured again, and the file of peaks has all of it."""
+    file = write_variant(tmp_path)
+    results, base = tmp_path / "results", tmp_path / "base.json"
+    options = ("--strategies", "fp32,checkpoint,keep_grads", "--save", str(base))
+    usual = ("--rounds", "0", "--blocks", "1", "--batch", "4", "--results", str(results))
+    killed = subprocess.Popen(
+        [*COMMAND, "try", str(file), *usual, *options],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        while not list(store.read_all(results)):
+            assert killed.poll() is None, "it ended without a record"
+            time.sleep(0.05)
+    finally:
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait()
+    assert not base.exists()
+    done = try_file(file, results, *options)
+    assert done.returncode == 0, done.stderr
+    assert "going on after an interruption" in done.stderr
+    strategies = sorted(record.parsed.strategy for record in store.read_all(results))
+    assert strategies == ["checkpoint", "fp32", "keep_grads"]
+    assert sorted(peak.strategy for peak in saved.read_saved(base).peaks) == strategies
