@@ -171,9 +171,14 @@ def find_stateful_tensors(adapter: Adapter) -> str:
         if not np.array_equal(array, before[name], equal_nan=True):
             changed.append(name)
     adapter.restore()
-    if len(changed) < 2:
-        return "".join(changed)
-    return f"{changed[0]} and {format_count(len(changed) - 1, 'other tensor')}"
+    return join_names(changed)
+
+
+def join_names(names: list[str]) -> str:
+    """Return the first of several tensors' names, and how many others there are; "" for none."""
+    if len(names) < 2:
+        return "".join(names)
+    return f"{names[0]} and {format_count(len(names) - 1, 'other tensor')}"
 
 
 def copy_untrained(adapter: Adapter) -> dict[str, np.ndarray]:

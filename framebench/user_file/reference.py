@@ -336,22 +336,20 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
     These are `without_gradient`, the weights that have none; `accumulation`, why micro-batches do
     not add up to the batch, or ""; `remembers`, what each forward pass changes though it is not
     trained; and `blocks_change`, whether such a tensor lies in a block. For a file with a `step` of
-    its own only the first is returned.
+    its own the second is not returned, and the third has tensors in blocks alone.
     """
-    without_gradient = checks.describe_without_gradient(list_params(facts), observed)
+    # only PyTorch's module has it
+    list_changed = getattr(adapter.model_module, "list_changed_in_blocks", None)
+    in_blocks = list_changed(adapter) if list_changed else []
+    found: Facts = {
+        "without_gradient": checks.describe_without_gradient(list_params(facts), observed),
+        "blocks_change": bool(in_blocks),
+    }
     if facts.get("own_step"):  # its passes cannot be asked for one by one
-        return {"without_gradient": without_gradient}
+        return found | {"remembers": checks.join_names(in_blocks)}
     accumulation = check_accumulation(adapter, facts)
     stateful = checks.find_stateful_tensors(adapter)
-    # only PyTorch's module has it
-    blocks_change_buffers = getattr(adapter.model_module, "blocks_change_buffers", None)
-    blocks_change = bool(stateful and blocks_change_buffers and blocks_change_buffers(adapter))
-    return {
-        "without_gradient": without_gradient,
-        "accumulation": accumulation,
-        "remembers": stateful,
-        "blocks_change": blocks_change,
-    }
+    return found | {"accumulation": accumulation, "remembers": stateful}
 
 
 def check_accumulation(adapter: Adapter, facts: Facts) -> str:

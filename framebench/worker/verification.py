@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -93,25 +94,30 @@ def make_verified_steps(
 
 
 def explain_by_choices(adapter: Adapter, tolerances: Tolerances) -> str:
-    """Return which choices rounding changes, if the steps are right with those of float32, or "".
+    """Return which choices rounding changes, if they alone make the first steps wrong, else "".
 
     Where two scores are nearly alike, a rounded product picks another one, which no tolerance of
-    rounding allows for.
+    rounding allows for. So the steps are repeated with the choices that float32 makes: they alone
+    were at fault if every tensor is right then.
     """
-    case = adapter.case
-    reference = find_reference(case)
-
-    def make_steps() -> Observed:
-        restart(adapter)
-        return make_first_steps(adapter)[1]
-
-    repeated = adapter.repeat_with_exact_choices(make_steps)
-    if reference is None or repeated is None:
+    reference = find_reference(adapter.case)
+    if reference is None:
+        return ""
+    repeated = adapter.repeat_with_exact_choices(partial(repeat_first_steps, adapter))
+    if repeated is None:
         return ""
     observed, changed_choices = repeated
-    if not compare(case, observed, reference, tolerances).passed:
+    verification = compare(adapter.case, observed, reference, tolerances)
+    if not verification.passed:
         return ""
     return f"{changed_choices}; with float32's choices every tensor is within its tolerance"
+
+
+def repeat_first_steps(adapter: Adapter) -> Observed:
+    """Make the first steps again, from the first weights on, and return what is observed."""
+    restart(adapter)
+    _, observed = make_first_steps(adapter)
+    return observed
 
 
 def verify(

@@ -113,43 +113,71 @@ def force_choice(out: Any, indices: Tensor, forced: Tensor, arguments: dict[str,
 def repeat_with_exact_choices(
     adapter: Any, make_steps: Callable[[], Result]
 ) -> tuple[Result, str] | None:
-    """Make steps with the choices that float32 makes; return their result, and which were others.
+    """Repeat steps of a user's model under autocast, with the choices that float32 makes.
 
-    Returns None where rounding changes no choice, or cannot: the adapter's steps must be those of a
-    user's model that trains in a lower precision. `make_steps` begins with the first weights.
+    The steps are made up to three times: in float32, whose choices are recorded; as they are; and,
+    where these choose something else, as they are but for the choices, which are float32's.
+
+    Args:
+        adapter: The case, which is not compiled.
+        make_steps: Makes the steps from the first weights on, and returns what is observed.
+
+    Returns:
+        What is observed in the last steps, and a text on the choice that rounding changes most.
+        None where rounding changes no choice, and where the case is not under autocast.
     """
     dtype = PRECISIONS.get(adapter.case.plan.precision)
-    if dtype is None or not adapter.case.stage.trains or adapter.trains_by_file():
+    if dtype is None:
         return None
-    contexts = list(adapter.recipe.contexts)
-    adapter.recipe.contexts[:] = []  # among them is the one that rounds
-    try:
+    with leave_autocast(adapter):
         _, exact = record_choices(adapter, make_steps)
-    finally:
-        adapter.recipe.contexts[:] = contexts
     _, rounded = record_choices(adapter, make_steps)
     changed = find_most_changed(exact, rounded)
     if changed is None:
         return None
-    result, _ = record_choices(adapter, make_steps, exact)
+    result, _ = record_choices(adapter, make_steps, forced=exact)
     place, count = changed
-    choice = exact[place]
+    return result, describe_change(exact[place], count, dtype)
+
+
+@contextmanager
+def leave_autocast(adapter: Any) -> Iterator[None]:
+    """Make the case's steps without autocast in this context."""
+    contexts = adapter.recipe.contexts
+    with_autocast = list(contexts)
+    contexts[:] = [enter for enter in contexts if not is_autocast(enter)]
+    try:
+        yield
+    finally:
+        contexts[:] = with_autocast
+
+
+def is_autocast(enter: Any) -> bool:
+    """Return whether a function enters autocast, as switches of precision make it."""
+    return isinstance(enter, partial) and enter.func is torch.autocast
+
+
+def describe_change(choice: Choice, count: int, dtype: str) -> str:
+    """Say where `count` of a choice's entries are others in `dtype` than in float32."""
     total = choice.indices.numel()
-    description = (
+    return (
         f"{choice.operator} in {choice.module or 'the loss'} chooses other entries in {dtype} than "
         f"in float32, {count} of {total} in one step ({count / total:.1%}), as where tokens are "
         "routed to other experts"
     )
-    return result, description
 
 
 def record_choices(
     adapter: Any, make_steps: Callable[[], Result], forced: Sequence[Choice] = ()
 ) -> tuple[Result, list[Choice]]:
-    """Make steps, uncompiled, and return their result and their choices."""
+    """Make steps, uncompiled, and return their result and their choices.
+
+    With `forced` they make these choices, one after the other, in place of their own.
+    """
     mode = ChoiceMode(forced)
     with torch.compiler.set_stance("force_eager"), mode.watch(adapter.model), mode:
-        return make_steps(), mode.choices
+        result = make_steps()
+    return result, mode.choices
 
 
 def find_most_changed(exact: list[Choice], rounded: list[Choice]) -> tuple[int, int] | None:

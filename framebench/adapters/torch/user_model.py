@@ -531,26 +531,54 @@ def compute_gradient(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]
     return value, gradients
 
 
-def blocks_change_buffers(adapter: Any) -> bool:
-    """Return whether the forward pass of a block changes what is not trained in it.
+def list_changed_in_blocks(adapter: Any) -> list[str]:
+    """Return the tensors that forward passes of blocks change in a step, though not trained in it.
 
     Statistics of batch norm do not count: recomputation does not change them a second time.
-    Integers do not either, since they are not compared.
+    Integers do not either, since they are not compared. The adapter ends with its first weights.
     """
+    names = {module: name for name, module in adapter.model.named_modules()}
+    before: dict[nn.Module, dict[str, Tensor]] = {}
+    changed: list[str] = []
 
-    def list_untrained() -> list[Tensor]:
-        tensors: list[Tensor] = []
-        for block in adapter.blocks():
-            for module in block.modules():
-                if isinstance(module, NORMS):
-                    continue
-                tensors += module.buffers(recurse=False)
-                tensors += [p for p in module.parameters(recurse=False) if not p.requires_grad]
-        return [tensor for tensor in tensors if tensor.is_floating_point() or tensor.is_complex()]
+    def enter(block: nn.Module, *_: Any) -> None:
+        before[block] = {name: t.clone() for name, t in list_untrained(block, names).items()}
 
-    before = [tensor.clone() for tensor in list_untrained()]
-    compute_gradient(adapter)
-    return not all(map(torch.equal, before, list_untrained()))
+    def leave(block: nn.Module, *_: Any) -> None:
+        tensors = before.pop(block)
+        for name, tensor in list_untrained(block, names).items():
+            if not torch.equal(tensor, tensors[name]):
+                changed.append(name)
+
+    handles: list[Any] = []
+    for block in adapter.blocks():
+        handles.append(block.register_forward_pre_hook(enter))
+        handles.append(block.register_forward_hook(leave))
+    try:
+        with adapter.disable_randomness():
+            adapter.step()
+    finally:
+        for handle in handles:
+            handle.remove()
+    adapter.restore()
+    return list(dict.fromkeys(changed))  # each once, in their order
+
+
+def list_untrained(block: nn.Module, names: dict[nn.Module, str]) -> dict[str, Tensor]:
+    """Return the real and complex tensors of a block that are not trained, but for batch norm's.
+
+    `names` has the name of each of the model's modules.
+    """
+    tensors: dict[str, Tensor] = {}
+    for module in block.modules():
+        if module not in names or isinstance(module, NORMS):
+            continue
+        for name, tensor in module.named_buffers(names[module], recurse=False):
+            tensors[name] = tensor
+        for name, p in module.named_parameters(names[module], recurse=False):
+            if not p.requires_grad:
+                tensors[name] = p
+    return {n: t for n, t in tensors.items() if t.is_floating_point() or t.is_complex()}
 
 
 def record_outputs(adapter: Any) -> list[tuple[str, Tensor]]:
