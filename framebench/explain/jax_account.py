@@ -8,18 +8,16 @@ the program in the order in which it runs, and which buffer lies where.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import jax
-from flax import nnx
 
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.hlo import HloBuffer, Positions, parse_assignment, parse_instructions
+from framebench.adapters.jax.places import name_modules
 from framebench.adapters.jax.program import StepProgram, read_plan_parts
-from framebench.explain.jax_buffers import MARK, ProgramWalk, end_overwritten, find_module
+from framebench.explain.jax_buffers import ProgramWalk, end_overwritten, find_module
 from framebench.instruments.memory_timeline import NEVER, Value
 
 HOW = (
@@ -93,31 +91,6 @@ def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
         program.options = {**program.options, "xla_dump_to": folder}
         program.prepare(*adapter.list_arguments())
     return program
-
-
-@contextmanager
-def name_modules(model: nnx.Module) -> Iterator[None]:
-    """Trace operations, in this context, with the path of their module in their names."""
-    modules: list[tuple[Any, Any]] = list(nnx.iter_modules(model))
-    with ExitStack() as stack:
-        # Python looks `__call__` up in the class: each class is wrapped once, and each module has
-        # its scope
-        for kind in {type(module) for _, module in modules}:
-            stack.callback(setattr, kind, "__call__", kind.__call__)
-            kind.__call__ = add_scope(kind.__call__)
-        for path, module in modules:
-            module.scope = MARK + ".".join(map(str, path))
-        yield
-
-
-def add_scope(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a module's `__call__` that names the operations inside it."""
-
-    def call_in_scope(self: Any, *arguments: Any, **options: Any) -> Any:
-        with jax.named_scope(getattr(self, "scope", "")):
-            return call(self, *arguments, **options)
-
-    return call_in_scope
 
 
 def label_argument(buffer: HloBuffer, op_name: str) -> None:

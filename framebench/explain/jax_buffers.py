@@ -6,9 +6,9 @@ import re
 from collections import defaultdict
 
 from framebench.adapters.jax.hlo import HloBuffer, Instruction, Positions
+from framebench.adapters.jax.places import MARK
 from framebench.explain.account import Account
 
-MARK = "layer:"  # stands before a module's path in an operation's name
 ALIASES = ("bitcast", "get-tuple-element", "optimization-barrier", "tuple")  # they compute nothing
 CALLERS = ("while", "call", "conditional")  # the instructions inside them read their operands
 

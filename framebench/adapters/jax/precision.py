@@ -17,6 +17,7 @@ from framebench.adapters import rounding
 from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter, Tree
 from framebench.adapters.jax.loss_scale import ScaledState, with_loss_scale
+from framebench.adapters.jax.places import list_widened_layers
 from framebench.adapters.jax.states import find_state
 from framebench.adapters.proof import Evidence, Proof, above, check, expect, none_but, only
 
@@ -99,12 +100,13 @@ def default(run: JaxAdapter) -> Proof:
     return expect_float32(run, rounding.SOME_ROUNDED)
 
 
-def expect_mixed(dtype: str) -> Proof:
+def expect_mixed(run: JaxAdapter, dtype: str) -> Proof:
     """Return a proof that the step computes in `dtype`, with float32 weights and states.
 
     Most operands of the executable must have the type. Not all operands have it, since the
-    backward pass of attention computes some products in float32. In which layers the others are is
-    not seen. An eager step fails, since it has no executable.
+    backward pass of attention computes some products in float32. In a user's model no layer that
+    has a `dtype` may make products in float32 in the forward pass. An eager step fails, since it
+    has no executable.
     """
 
     def has_most(evidence: Evidence) -> bool:
@@ -112,7 +114,11 @@ def expect_mixed(dtype: str) -> Proof:
         return bool(2 * operands.get(dtype, 0) > sum(operands.values()))
 
     proof = check(has_most, f"most compiled_operands are in {dtype}")
-    return proof & expect(weight_dtypes=only("float32"), state_dtypes=none_but("float32"))
+    proof &= expect(weight_dtypes=only("float32"), state_dtypes=none_but("float32"))
+    if not run.is_user_model:
+        return proof
+    in_layers = expect(widened_at=[])
+    return proof & in_layers.counting(lambda _: {"widened_at": list_widened_layers(run)})
 
 
 @switch
@@ -120,7 +126,7 @@ def amp_bf16(run: JaxAdapter) -> Proof:
     """Compute in bfloat16 with weights in float32."""
     run.recipe.model_options["dtype"] = jnp.bfloat16
     run.recipe.precision = "default"
-    return expect_mixed("bfloat16")
+    return expect_mixed(run, "bfloat16")
 
 
 def use_float16(run: JaxAdapter) -> None:
@@ -155,7 +161,7 @@ def amp_fp16(run: JaxAdapter) -> Proof:
         scaled = find_state(run.optimizer_state, ScaledState)
         return {"scale": float(scaled.scale), "steps_without_overflow": int(scaled.steps)}
 
-    proof = expect_mixed("float16") & expect(scale=above(1), steps_without_overflow=above(0))
+    proof = expect_mixed(run, "float16") & expect(scale=above(1), steps_without_overflow=above(0))
     return proof.counting(count_steps)
 
 
