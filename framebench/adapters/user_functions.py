@@ -142,6 +142,9 @@ class UserFile:
         self.seed_framework = seed_framework
         self.form = BatchForm()
         self.call: Any = None  # the newest model's method, to ask which arguments it takes
+        # in JAX: the tree of the model's weights, and the function that takes them, if it has any
+        self.weight_tree: Any = None
+        self.function: Any = None
         self.takes_batch = False  # whether the model takes a batch as a whole, to train on it
         announce("import of the file")
         # The import may draw too (a teacher at module level), and must give the same everywhere.

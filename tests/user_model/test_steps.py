@@ -21,9 +21,11 @@ TORCH = read_files("steps.toml")
 FLAX = read_files("flax_steps.toml")
 JITTOR = read_files("jittor_steps.toml")
 PLANTED = read_files("steps.toml", "planted")
-ONE_NUMBER = {  # files with a weight that is one number, and how many weights they have
+GRADIENTS = {  # files with weights that are easily left out, and how many gradients they have
     "a weight that is one number": 2 * 4 + 2 + 1,
     "one number in Linen, and two optimizers": 2 + 1,
+    "plain functions that keep arrays in a closure, and labels in the form of their weights": 3,
+    "a tree of arrays that can be called, as a module of Equinox": 4,
 }
 
 
@@ -97,8 +99,8 @@ def check_row(file: TriedFile, strategy: str, row: dict[str, Any]) -> None:
     if file.scenario != "eval":
         have_weights_moved = len(set(row["losses"])) == len(row["losses"])
         assert have_weights_moved == file.moves, strategy
-    if file.name in ONE_NUMBER:
-        assert row["gradients"] == ONE_NUMBER[file.name]
+    if file.name in GRADIENTS:
+        assert row["gradients"] == GRADIENTS[file.name]
 
 
 @pytest.mark.parametrize("name", list_cases(TORCH))
@@ -133,5 +135,5 @@ def test_planted_errors_are_found_with_dropout_on(name, tried_files):
     is_known = name == "layer norms that PyTorch adds up in bfloat16"
     assert ("adds up the gradients of a layer norm's weights" in row["reason"]) == is_known
     # so is a choice that rounding changes
-    is_choice = name == "samples that rounding gives to another expert"
+    is_choice = name.startswith("samples that rounding gives to another expert")
     assert ("chooses other entries in bfloat16" in row["reason"]) == is_choice

@@ -490,7 +490,10 @@ class JaxAdapter(Adapter):
                 yield f"teacher.{name}", array
 
     def states(self) -> Iterator[State]:
-        return read_states(self.optimizer_state, self.params, self.names, self.recipe.to_numpy)
+        rename = self.model_module.rename_weight if self.is_user_model else None
+        return read_states(
+            self.optimizer_state, self.params, self.names, self.recipe.to_numpy, rename
+        )
 
     def restore(self) -> None:
         # arrays of the same shapes: the executable takes them as it took those of the first step

@@ -17,6 +17,7 @@ from framebench.adapters.base import State
 from framebench.adapters.jax.accumulation import Tree
 from framebench.models import flax_weights
 
+Path = tuple[Any, ...]  # of a leaf: the keys of JAX on the way to it
 # the kind of state by optax's field
 KINDS = {"trace": "momentum", "mu": "first moment", "nu": "second moment", "v": "second moment"}
 MEANS = ("v_row", "v_col")  # fields of Adafactor for a matrix
@@ -33,6 +34,7 @@ def read_states(
     params: Tree,
     names: flax_weights.CanonicalNames,
     to_numpy: Callable[[Array], np.ndarray],
+    rename: Callable[[Path], Path] | None = None,
 ) -> Iterator[State]:
     """Yield the optimizer's states, one for each canonical weight.
 
@@ -43,8 +45,11 @@ def read_states(
         params: The weights that the optimizer updates.
         names: The canonical names of the weights.
         to_numpy: Copies an array to the host.
+        rename: Returns a leaf's path with the name that its weight has in the model.
     """
     for path, value in jax.tree_util.tree_leaves_with_path(state):
+        if rename:
+            path = rename(path)
         fields, weight_path = split_path(path)
         field = fields[-1] if fields else ""
         if "acc_grads" in fields:
@@ -129,17 +134,17 @@ def read_period_counters(state: Tree) -> list[int]:
 
 
 def copy_shared(state: Tree, params: Tree) -> Tree:
-    """Return a state with copies of the arrays in it that are weights, too.
+    """Return an optimizer's state in which the arrays that are weights are copies of them.
 
-    Some optimizers begin with the weights themselves in their state, as SAM in optax, and a step
-    that is given both cannot write into either.
+    Some optimizers begin with the weights themselves in their state, as SAM in optax. A step that
+    is given an array twice cannot write into it.
     """
-    weight_ids = {id(array) for array in jax.tree.leaves(params)}
-
-    def copy(array: Any) -> Any:
-        return jnp.copy(array) if id(array) in weight_ids else array
-
-    return jax.tree.map(copy, state)
+    weight_ids = {id(weight) for weight in jax.tree.leaves(params)}
+    arrays, structure = jax.tree.flatten(state)
+    for number, array in enumerate(arrays):
+        if id(array) in weight_ids:
+            arrays[number] = jnp.copy(array)
+    return jax.tree.unflatten(structure, arrays)
 
 
 def list_keys(path: tuple[Any, ...]) -> list[Any]:

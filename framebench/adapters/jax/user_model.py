@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -19,6 +20,7 @@ import optax
 from flax import linen, nnx
 from flax.nnx import bridge
 from jax import Array
+from jax.tree_util import DictKey
 
 from framebench.adapters import user_blocks
 from framebench.adapters.jax.adapter import JaxAdapter, is_inexact
@@ -111,16 +113,97 @@ def remove_axes(_: nnx.Variable, value: Any) -> Any:
 def make_plain_model() -> nnx.Module:
     """Return the file's model as a module of NNX. Raises Fault."""
     model = user().make_model((nnx.Module, linen.Module))
-    if isinstance(model, linen.Module):
-        return LinenModel(model)
     if isinstance(model, tuple) and len(model) == 2 and callable(model[1]):
-        weights, apply = model
-        return FunctionModel(weights, apply)
-    if not isinstance(model, nnx.Module):
-        expected = "a flax.nnx.Module, a flax.linen.Module or (weights, apply)"
+        model = FunctionModel(*model)
+    elif is_callable_tree(model):
+        model = FunctionModel(*split_callable_tree(model))
+    elif isinstance(model, linen.Module):
+        model = LinenModel(model)
+    elif not isinstance(model, nnx.Module):
+        expected = (
+            "a flax.nnx.Module, a flax.linen.Module, a tree of arrays that can be called, as an "
+            "equinox.Module, or (weights, apply)"
+        )
         class_name = describe_type(model)
         raise user().fault("model", f"model() must return {expected}, not {class_name}")
+    if isinstance(model, FunctionModel):
+        user().weight_tree = model.tree
+        # What a function made inside a trace keeps in closures is placeholders, which no other
+        # trace may use. One that was made outside has arrays there.
+        is_traced = any(isinstance(p[...], jax.core.Tracer) for p in model.weights.values())
+        if not is_traced:
+            user().function = model.apply
+        elif user().function:
+            model.apply = user().function
     return model
+
+
+def is_callable_tree(model: Any) -> bool:
+    """Return whether something is a tree of arrays that can be called, as modules of Equinox are.
+
+    Modules of Flax are no such trees here.
+    """
+    if isinstance(model, nnx.Module | linen.Module) or not callable(model):
+        return False
+    return any(is_weight(leaf) for leaf in jax.tree.leaves(model))
+
+
+def is_weight(leaf: Any) -> bool:
+    """Return whether a leaf of a tree is an array of real or complex numbers."""
+    return isinstance(leaf, ARRAYS) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+def split_callable_tree(model: Any) -> tuple[Any, Callable[..., Any]]:
+    """Return the weights of a tree that can be called, and the function that takes them first.
+
+    The weights are in the same tree, which has None in the place of everything else.
+    """
+    leaves = jax.tree.leaves(model)
+    form: Any = jax.tree.structure(model)
+    weights = [leaf if is_weight(leaf) else None for leaf in leaves]
+    others = [None if is_weight(leaf) else leaf for leaf in leaves]
+
+    def apply(weights: Any, *inputs: Any, **kwargs: Any) -> Any:
+        values = form.flatten_up_to(weights)
+        filled = []
+        for value, other in zip(values, others, strict=True):
+            filled.append(other if value is None else value)
+        return jax.tree.unflatten(form, filled)(*inputs, **kwargs)
+
+    return jax.tree.unflatten(form, weights), apply
+
+
+def name_path(path: tuple[Any, ...]) -> str:
+    """Return the name of an array by its path in a tree, such as `layers_0_w`."""
+    return jax.tree_util.keystr(path, simple=True, separator="_")
+
+
+@dataclass(frozen=True)
+class WeightTree:
+    """The tree in which a file has its weights, and the name of each array in it."""
+
+    form: Any  # a PyTreeDef
+    names: tuple[str, ...]
+
+    @classmethod
+    def read(cls, weights: Any) -> WeightTree:
+        """Return the form of a tree of weights; an array's name is its path in the tree."""
+        paths, form = jax.tree.flatten_with_path(weights)
+        names: list[str] = []
+        for path, _ in paths:
+            name = name_path(path)
+            while name in names:  # `a_b` may be one key or two
+                name += "_"
+            names.append(name)
+        return cls(form, tuple(names))
+
+    def build(self, arrays: dict[str, Any]) -> Any:
+        """Return the file's tree with these arrays, which are given by name."""
+        return jax.tree.unflatten(self.form, [arrays[name] for name in self.names])
+
+    def take_apart(self, tree: Any) -> dict[str, Any]:
+        """Return the arrays of such a tree by name."""
+        return dict(zip(self.names, self.form.flatten_up_to(tree), strict=True))
 
 
 class FunctionModel(nnx.Module):
@@ -128,18 +211,17 @@ class FunctionModel(nnx.Module):
 
     def __init__(self, weights: Any, apply: Callable[..., Any]) -> None:
         """Make a parameter of each array, named by its path in the tree."""
-        paths, self.form = jax.tree.flatten_with_path(weights)
+        self.tree = WeightTree.read(weights)
         self.apply = apply
         params = {}
-        for path, array in paths:
-            name = jax.tree_util.keystr(path, simple=True, separator="_")
+        for name, array in self.tree.take_apart(weights).items():
             params[name] = nnx.Param(array)
         self.weights = nnx.Dict(params)
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         """Call the file's function with the present weights."""
-        values = [variable[...] for variable in self.weights.values()]
-        return self.apply(jax.tree.unflatten(self.form, values), *inputs, **kwargs)
+        arrays = {name: variable[...] for name, variable in self.weights.items()}
+        return self.apply(self.tree.build(arrays), *inputs, **kwargs)
 
 
 class LinenModel(nnx.Module):
@@ -200,14 +282,58 @@ def optimizer() -> optax.GradientTransformation:
     elif user().has_step() and select_returned(returned, nnx.Optimizer):
         returned = optax.identity()
     if isinstance(returned, optax.GradientTransformation):
-        return returned
+        return use_file_tree(returned)
     init = getattr(returned, "init", None)
     update = getattr(returned, "update", None)
     if not callable(init) or not callable(update):
         expected = "an optax.GradientTransformation, or an object with its init and update"
         kind = describe_type(returned)
         raise user().fault("optimizer", f"optimizer() must return {expected}, not {kind}")
-    return optax.GradientTransformation(init, update)  # as of optax.MultiSteps
+    return use_file_tree(optax.GradientTransformation(init, update))  # as of optax.MultiSteps
+
+
+def use_file_tree(inner: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Return an optimizer that gives the file's optimizer the weights in the file's own tree.
+
+    A mask of optax, for instance, is such a tree. Weights of modules stay as they are.
+    """
+
+    def init(params: Any) -> Any:
+        return inner.init(to_file_tree(params))
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        updates, state = inner.update(to_file_tree(updates), state, to_file_tree(params), **extra)
+        return from_file_tree(updates), state
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def to_file_tree(params: Any) -> Any:
+    """Return arrays of a model in the tree in which its file has the weights, if it has one."""
+    tree = user().weight_tree
+    return params if tree is None or params is None else tree.build(params["weights"])
+
+
+def from_file_tree(arrays: Any) -> Any:
+    """Return arrays in the file's tree as those of a model."""
+    tree = user().weight_tree
+    return arrays if tree is None else {"weights": tree.take_apart(arrays)}
+
+
+def rename_weight(path: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the path of a leaf of an optimizer's state with the model's name of its weight.
+
+    The state may have the file's own tree of weights, or a part of it, as behind a mask of optax:
+    the end of the path is then an array's path in the file's tree.
+    """
+    tree = user().weight_tree
+    if tree is None:
+        return path
+    for start in range(len(path) + 1):
+        name = name_path(path[start:])
+        if name in tree.names:
+            return *path[:start], DictKey("weights"), DictKey(name)
+    return path
 
 
 def run_step(model: nnx.Module, batch: tuple[Any, Any], optimizer: Any) -> Array:
