@@ -194,7 +194,7 @@ def test_a_killed_try_is_finished_by_the_same_command(tmp_path, environment):
     """What was measured is not measured again, and the file of peaks has all of it."""
     file = write_variant(tmp_path)
     results, base = tmp_path / "results", tmp_path / "base.json"
-    options = ("--strategies", "fp32,checkpoint,keep_grads", "--save", str(base))
+    options = ("--strategies", "fp32,keep_grads", "--save", str(base))
     usual = ("--rounds", "0", "--blocks", "1", "--batch", "4", "--results", str(results))
     killed = subprocess.Popen(
         [*COMMAND, "try", str(file), *usual, *options],
@@ -214,5 +214,5 @@ def test_a_killed_try_is_finished_by_the_same_command(tmp_path, environment):
     assert done.returncode == 0, done.stderr
     assert "going on after an interruption" in done.stderr
     strategies = sorted(record.parsed.strategy for record in store.read_all(results))
-    assert strategies == ["checkpoint", "fp32", "keep_grads"]
+    assert strategies == ["fp32", "keep_grads"]
     assert sorted(peak.strategy for peak in saved.read_saved(base).peaks) == strategies
