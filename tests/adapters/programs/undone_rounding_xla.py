@@ -47,7 +47,7 @@ def judge_precisions(*rounded):
 
 
 def judge_amp(compiled, weights="float32", states="float32"):
-    run = SimpleNamespace(recipe=SimpleNamespace(model_options={}))
+    run = SimpleNamespace(recipe=SimpleNamespace(model_options={}), is_user_model=False)
     evidence = {
         "compiled_operands": compiled,
         "weight_dtypes": {weights: 3},
