@@ -23,7 +23,10 @@ class Attention(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.query, self.key, self.value, self.out = (nn.Linear(WIDTH, WIDTH) for _ in range(4))
+        self.query = nn.Linear(WIDTH, WIDTH)
+        self.key = nn.Linear(WIDTH, WIDTH)
+        self.value = nn.Linear(WIDTH, WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
 
     def forward(self, x, source=None, mask=None, causal=False):
         source = x if source is None else source
@@ -39,9 +42,11 @@ class Block(nn.Module):
 
     def __init__(self, crossed=False):
         super().__init__()
-        self.attend, self.cross = Attention(), Attention() if crossed else None
+        self.attend = Attention()
+        self.cross = Attention() if crossed else None
         self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.up = nn.Linear(WIDTH, 4 * WIDTH)
+        self.down = nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x, encoded=None, mask=None):
         x = x + self.attend(self.norms[0](x), mask=mask, causal=self.cross is not None)
@@ -74,16 +79,16 @@ class Speech(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.second = (
-            nn.Conv1d(80, WIDTH, 3, padding=1),
-            nn.Conv1d(WIDTH, WIDTH, 3, 2, 1),
-        )
+        self.first = nn.Conv1d(80, WIDTH, 3, padding=1)
+        self.second = nn.Conv1d(WIDTH, WIDTH, 3, stride=2, padding=1)
         self.encoder = nn.ModuleList(Block() for _ in range(2))
         self.words = nn.Embedding(WORDS, WIDTH)
         self.decoder = nn.ModuleList(Block(crossed=True) for _ in range(2))
 
     def forward(self, sound, texts):
-        x = F.gelu(self.second(F.gelu(self.first(sound)))).transpose(1, 2)
+        x = F.gelu(self.first(sound))
+        x = F.gelu(self.second(x))
+        x = x.transpose(1, 2)
         for block in self.encoder:
             x = block(x)
         y = self.words(texts)
@@ -98,16 +103,18 @@ class Residual(nn.Module):
 
     def __init__(self, inputs, outputs):
         super().__init__()
-        self.norms = nn.ModuleList([nn.GroupNorm(8, inputs), nn.GroupNorm(8, outputs)])
-        self.first, self.second = (
-            nn.Conv2d(inputs, outputs, 3, 1, 1),
-            nn.Conv2d(outputs, outputs, 3, 1, 1),
-        )
-        self.time, self.skip = nn.Linear(64, outputs), nn.Conv2d(inputs, outputs, 1)
+        self.first_norm = nn.GroupNorm(8, inputs)
+        self.first = nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.second_norm = nn.GroupNorm(8, outputs)
+        self.second = nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.time = nn.Linear(64, outputs)
+        self.skip = nn.Conv2d(inputs, outputs, 1)
 
     def forward(self, x, time):
-        y = self.first(F.silu(self.norms[0](x))) + self.time(F.silu(time))[:, :, None, None]
-        return self.skip(x) + self.second(F.silu(self.norms[1](y)))
+        shift = self.time(F.silu(time))[:, :, None, None]
+        y = self.first(F.silu(self.first_norm(x))) + shift
+        y = self.second(F.silu(self.second_norm(y)))
+        return self.skip(x) + y
 
 
 class Denoiser(nn.Module):
@@ -115,15 +122,18 @@ class Denoiser(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stem, self.head = nn.Conv2d(3, 64, 3, 1, 1), nn.Conv2d(64, 3, 3, 1, 1)
-        self.down, self.middle = Residual(64, 64), Residual(64, 128)
+        self.stem = nn.Conv2d(3, 64, 3, padding=1)
+        self.down = Residual(64, 64)
+        self.middle = Residual(64, 128)
         self.up = Residual(192, 64)
+        self.head = nn.Conv2d(64, 3, 3, padding=1)
 
     def forward(self, images, times, noise):
         time = times[:, None] * torch.linspace(0, 1, 64, device=images.device)
-        kept = self.down(self.stem(images), time)
-        x = self.middle(F.avg_pool2d(kept, 2), time)
-        x = self.up(torch.cat([F.interpolate(x, scale_factor=2), kept], 1), time)
+        skipped = self.down(self.stem(images), time)
+        x = self.middle(F.avg_pool2d(skipped, 2), time)
+        x = F.interpolate(x, scale_factor=2)
+        x = self.up(torch.cat([x, skipped], 1), time)
         return F.mse_loss(self.head(x), noise)
 
 
@@ -139,16 +149,19 @@ class Detector(nn.Module):
             nn.Conv2d(64, 64, 3, 1, 1),
             nn.ReLU(),
         )
-        self.scores, self.boxes = nn.Conv2d(64, 8, 3, 1, 1), nn.Conv2d(64, 4, 3, 1, 1)
+        self.scores = nn.Conv2d(64, 8, 3, padding=1)
+        self.boxes = nn.Conv2d(64, 4, 3, padding=1)
 
     def forward(self, images, targets):
         x = self.trunk(images)
-        scores, boxes = (head(x).flatten(2).transpose(1, 2) for head in (self.scores, self.boxes))
+        scores = self.scores(x).flatten(2).transpose(1, 2)
+        boxes = self.boxes(x).flatten(2).transpose(1, 2)
         places = torch.linspace(0, 1, scores.shape[1], device=images.device)[:, None]
         total = scores.square().mean()
         for score, box, target in zip(scores, boxes, targets):
-            is_inside = (places > target[None, :, 0]) & (places < target[None, :, 1])
-            (inside, which) = torch.where(is_inside)
+            is_after_begin = places > target[None, :, 0]
+            is_before_end = places < target[None, :, 1]
+            inside, which = torch.where(is_after_begin & is_before_end)
             total = total + F.smooth_l1_loss(box[inside], target[which], reduction="sum")
             total = total + F.cross_entropy(score[inside], which % 8, reduction="sum")
         return total
