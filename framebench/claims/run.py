@@ -161,13 +161,15 @@ def measure_missing(
     here = MachineResults(Results(results), provenance.read_machine_name())
     missing = find_missing(claims, here, size, interrupted)
     cases = missing.list_cases()
-    unable = [case for case in cases if not can_run(case)]
-    if unable:
-        reason = runner.explain_unsupported(unable[0])
-        count = format_count(len(unable), "missing case")
-        say(f"{count} cannot be measured here, such as {unable[0].id}: {reason}")
-    if len(unable) == len(cases) and not missing.probes and not missing.plans:
-        if not unable and any(not claim.needs.lacking for claim in claims):
+    unsupported = [case for case in cases if not can_run(case)]
+    if unsupported:
+        reason = runner.explain_unsupported(unsupported[0])
+        count = format_count(len(unsupported), "missing case")
+        say(f"{count} cannot be measured here, such as {unsupported[0].id}: {reason}")
+    can_measure = len(unsupported) < len(cases)
+    if not (can_measure or missing.probes or missing.plans):
+        is_testable = any(not claim.needs.lacking for claim in claims)
+        if is_testable and not unsupported:
             say("nothing is missing: this machine has measured all that can be measured")
         return []
     say(describe_work(missing, blocks, results, unfinished.id if unfinished else ""))
