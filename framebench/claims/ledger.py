@@ -215,11 +215,14 @@ def suggest_command(
 
 
 def is_measured(entry: Entry) -> bool:
-    """Return whether the entry's machine has records behind it.
+    """Return whether the entry's machine has measured something that is behind the verdict.
 
-    A claim by definition, or with a precondition, has a verdict without any.
+    Plans and programs' results of other machines may be behind it too. A claim by definition, or
+    with a precondition, has a verdict without any.
     """
-    return bool(entry.records) and entry.verdict != NOT_MEASURED
+    own_files = (f"records/{entry.machine}/", f"claims/{entry.machine}.jsonl")
+    has_own = any(place.startswith(own_files) for place in entry.records)
+    return has_own and entry.verdict != NOT_MEASURED
 
 
 def list_names(claims: Iterable[Claim]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 import framebench
 from framebench.analysis.results import Results
 from framebench.claims.claim import Measurement
-from framebench.claims.ledger import make_ledger
+from framebench.claims.ledger import is_measured, make_ledger
 from framebench.claims.lines import add_gpu_lines, make_line
 from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
@@ -55,6 +56,24 @@ def test_a_size_is_judged_by_the_records_own_numbers(results, peak, verdict):
     assert entry.verdict == verdict
     assert entry.value == pytest.approx(peak / 100, abs=1e-6)
     assert f"{peak - 100:+.1f} %" in entry.measured
+
+
+@pytest.mark.parametrize(
+    ("place", "is_own"),
+    [
+        ("records/{machine}/torch-1.jsonl:1", True),
+        ("claims/{machine}.jsonl:1", True),
+        ("claims/other.jsonl:1", False),
+        ("planned/h100-80gb/torch-2.13.0.jsonl", False),
+    ],
+)
+def test_a_machine_has_measured_what_its_own_files_hold(results, place, is_own):
+    """Behind its verdict may also be a plan, or a program that another machine has run."""
+    add_both(results, 60)
+    entry = judge_claim(results, make_claim(HALF))
+    assert is_measured(entry)
+    entry = replace(entry, records=(place.format(machine=entry.machine),))
+    assert is_measured(entry) == is_own
 
 
 def test_repeats_widen_the_interval_and_newer_code_replaces_them(results):
