@@ -233,7 +233,7 @@ def list_parts(case: AnyMeasured) -> frozenset[str]:
 def list_compiling_parts(case: AnyMeasured) -> frozenset[str]:
     """Return the names of those parts of the strategy that compile the step."""
     parts = case.newest.parsed.plan.parts
-    return frozenset(part.name for part in parts if part.how in ("compile", "compile_step"))
+    return frozenset(part.name for part in parts if part.compiles)
 
 
 def make_row(

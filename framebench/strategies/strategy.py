@@ -16,6 +16,7 @@ from framebench.models.spec import Optimizer, Workload
 
 TITLES = {"torch": "PyTorch", "jax": "JAX", "jittor": "Jittor"}
 FRAMEWORKS = tuple(TITLES)
+COMPILING = ("compile", "compile_step")  # the switches that have a compiler make the step
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,11 @@ class Strategy:
     def same_loss(self) -> bool:
         """Return whether the strategy must leave the loss of the baseline unchanged."""
         return not (self.variant or self.mathematics)
+
+    @property
+    def compiles(self) -> bool:
+        """Return whether it, or a part of it, has a compiler make the step (`torch.compile`)."""
+        return any(part.how in COMPILING for part in self.parts)
 
     def suits(self, workload: Workload) -> bool:
         """Return whether it is for this workload."""

@@ -49,7 +49,7 @@ from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.opening import USUAL_TIME, survey_baseline
 from framebench.user_file.trial import UserModel
-from framebench.user_model.look import compiles, take_first_look
+from framebench.user_model.look import take_first_look
 from framebench.user_model.mathematics import Float64Checks
 from framebench.user_model.measure import list_remarks, measure_blocks
 
@@ -447,7 +447,7 @@ def make_progress(
     guesses = {}
     for case in cases:
         guesses[case] = survey_s
-        if compiles(case):
+        if case.plan.compiles:
             guesses[case] += survey_s + COMPILER_S
     first_look = 1
     turns = first_look + blocks if options.rounds else first_look

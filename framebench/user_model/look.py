@@ -18,7 +18,6 @@ from framebench.engine.groups import Group
 from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
 from framebench.records.record import Record
-from framebench.suite.case import Case
 
 
 def take_first_look(
@@ -33,8 +32,8 @@ def take_first_look(
     what takes minutes: compilers, or times. `baseline_bytes` is what a process of the baseline
     took: it decides how many processes run at once.
     """
-    eager = [variant for variant in variants if not compiles(variant.case)]
-    compiled = [variant for variant in variants if compiles(variant.case)]
+    eager = [variant for variant in variants if not variant.case.plan.compiles]
+    compiled = [variant for variant in variants if variant.case.plan.compiles]
     records = look_at(eager, run, baseline_bytes)
     if compiled or not run.without_times:  # else what is shown last is the same
         show(records)
@@ -104,14 +103,10 @@ def run_side_by_side(variants: list[Variant], run: blocks.Run) -> list[Record]:
     return records
 
 
-def compiles(case: Case) -> bool:
-    """Return whether a part of the strategy calls a compiler."""
-    return any(part.how.startswith("compile") for part in case.parts)
-
-
 def runs_in_one_process(variant: Variant) -> bool:
     """Return whether one process can be both measured and verified.
 
     One process never suffices on a GPU, whose memory is read from outside while nothing else runs.
     """
-    return variant.case.framework == "torch" and not compiles(variant.case) and not nvml.list_gpus()
+    is_eager = variant.case.framework == "torch" and not variant.case.plan.compiles
+    return is_eager and not nvml.list_gpus()

@@ -14,7 +14,6 @@ from framebench.instruments import nvml
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.case import Case
 from framebench.suite.result import Mathematics
-from framebench.user_model.look import compiles
 
 FLOAT64_BY_FLOAT32 = 2  # bytes of a number
 # samples, where the batch has as many: with one alone nothing shows that samples are mixed up
@@ -41,9 +40,9 @@ class Float64Checks:
     ) -> dict[Variant, Mathematics]:
         """Return the outcome of these variants, and of all that are checked together with them."""
         together = list(variants)
-        if not all(compiles(variant.case) for variant in variants):
+        if not all(variant.case.plan.compiles for variant in variants):
             for variant in self.variants:
-                if variant not in together and not compiles(variant.case):
+                if variant not in together and not variant.case.plan.compiles:
                     together.append(variant)
         processes = 1 if nvml.list_gpus() else len(options.list_cores())
         if not fits([FLOAT64_BY_FLOAT32 * self.baseline_bytes], read_free_memory(), processes - 1):

@@ -9,7 +9,6 @@ from typing import Any
 from framebench.engine import blocks, runner
 from framebench.engine.groups import Group
 from framebench.engine.timed_process import Variant
-from framebench.user_model.look import compiles
 
 # by the fact of `user_file.reference` that they are about
 REMARKS = {
@@ -46,7 +45,7 @@ def measure_blocks(
     others = [variant for variant in others if not has_failed(variant, run)]
     # what torch.compile takes a minute for comes last, two at once: next to it, what is built in
     # seconds would wait
-    others.sort(key=lambda variant: compiles(variant.case))
+    others.sort(key=lambda variant: variant.case.plan.compiles)
     number = 0
     while True:
         number += 1

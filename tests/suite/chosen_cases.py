@@ -66,15 +66,10 @@ def list_usual(framework: str) -> list[Case]:
     usual = []
     for case in list_supported(framework):
         is_combination = len(case.plan.parts) > 1
-        is_costly = is_combination and (case.plan.only_for_claims or is_compiled(case))
+        is_costly = is_combination and (case.plan.only_for_claims or case.plan.compiles)
         if can_share_a_process(case) and not is_costly:
             usual.append(case)
     return usual
-
-
-def is_compiled(case: Case) -> bool:
-    """Return whether torch.compile compiles it, which takes a minute."""
-    return any(part.how.startswith("compile") for part in case.parts)
 
 
 def can_share_a_process(case: Case) -> bool:

@@ -30,7 +30,7 @@ from framebench.strategies.strategy import (
 from framebench.suite.case import Case
 from tests.marks import needs_gpu
 from tests.processes import RUN_AND_EXIT, get_compilation_caches
-from tests.suite.chosen_cases import PROGRAM, can_share_a_process, is_compiled
+from tests.suite.chosen_cases import PROGRAM, can_share_a_process
 from tests.suite.pairs import choose_sample, list_pairs, was_broken
 
 SAMPLE = {"torch": 3, "jax": 2, "jittor": 2}  # some seconds of each
@@ -149,7 +149,7 @@ def test_cells_that_exclude_each_other_name_both(one, other, why):
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_some_pairs_are_refused_or_right_and_proven(framework, environment):
     small = [
-        case for case in list_sharing(framework) if case.size == "tiny" and not is_compiled(case)
+        case for case in list_sharing(framework) if case.size == "tiny" and not case.plan.compiles
     ]
     chosen = [case for case in small if was_broken(case)]
     for case in choose_sample(small, SAMPLE[framework]):

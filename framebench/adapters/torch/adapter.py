@@ -134,8 +134,7 @@ class TorchAdapter(Adapter):
             train_small_layer()
             # A file may compile by itself, but compilation is a strategy of its own. The stance
             # holds for the process, in which an eager case may precede one that compiles.
-            compiles = any(part.how.startswith("compile") for part in case.parts)
-            torch.compiler.set_stance("default" if compiles else "force_eager")
+            torch.compiler.set_stance("default" if case.plan.compiles else "force_eager")
         self.malloc_bytes_before = host.measure_large_blocks()
         self.mkl_bytes_before = read_mkl_bytes()
         self.recipe = self.make_recipe()

@@ -97,8 +97,7 @@ def find_fault_of_step(adapter: Any, wrong: list[str]) -> str:
         return MASKS
     if "checkpoint_dots" in switches and list_names(adapter.model, nn.GRU | nn.GRUCell):
         return GRU
-    is_compiled = any(name.startswith("compile") for name in switches)
-    if is_compiled and is_bf16 and interpolates(adapter):
+    if adapter.case.plan.compiles and is_bf16 and interpolates(adapter):
         return INTERPOLATION
     return ""
 

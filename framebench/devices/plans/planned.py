@@ -95,7 +95,7 @@ class Planned(Part):
         case = Case.from_id(self.case)
         if noted == NOT_ASKED:
             return "torch, convolutions without workspaces"
-        if any(part.how.startswith("compile") for part in case.parts):
+        if case.plan.compiles:
             return "torch, compiled"
         if case.ranks > 1:
             return "torch, ranks"

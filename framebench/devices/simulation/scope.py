@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from framebench.models.spec import USER_MODEL
+from framebench.strategies.strategy import COMPILING
 from framebench.suite.case import Case
 
 MODES = {  # of torch.compile, with why a mode cannot be simulated
@@ -30,11 +31,11 @@ BY_TIMING = (
     "step runs"
 )
 ON_OTHER_STREAMS = ("offload_streamed",)  # switches of strategies that copy so
-# switches of strategies by which the step has the same tensors
-SAME_TENSORS = ("pool_off", "malloc_async", "autotune")
-# without these switches, too, it is a step of the same weights
-WITHOUT = ("compile", "jit_script", *ON_OTHER_STREAMS, *SAME_TENSORS)
-# a pair of TorchScript models, and the pair of modules with the same weights
+# switches that are left out of the step to be simulated, though they change its tensors ...
+CHANGING_TENSORS = (*COMPILING, "jit_script", *ON_OTHER_STREAMS)
+# ... and those that change only where its tensors lie, or how much a kernel takes beside them
+KEEPING_TENSORS = ("pool_off", "malloc_async", "autotune")
+# a pair of TorchScript models, and the pair of modules with the same weights that stands in for it
 UNSCRIPTED = {"scripted": "together", "scripted_shared_trunk": "shared_trunk"}
 Scope = Literal["answered", "bounded from both sides", "bounded from below", "refused"]
 
@@ -74,7 +75,7 @@ def find_stand_in(case: Case) -> Case | None:
         if part.name in UNSCRIPTED:
             has_changed = True
             remaining.append(UNSCRIPTED[part.name])
-        elif part.axis == "loading" or part.how.startswith(WITHOUT):
+        elif part.axis == "loading" or part.how in CHANGING_TENSORS + KEEPING_TENSORS:
             has_changed = True
         else:
             remaining.append(part.name)
@@ -91,11 +92,10 @@ def has_same_tensors(case: Case) -> bool:
 
     If not, it has the same weights, and in training their gradients and the optimizer's states.
     """
-    for part in case.parts:
-        is_left_out = part.how.startswith(WITHOUT) or part.name in UNSCRIPTED
-        if is_left_out and part.how not in SAME_TENSORS:
-            return False
-    return True
+    changing = [
+        part for part in case.parts if part.how in CHANGING_TENSORS or part.name in UNSCRIPTED
+    ]
+    return not changing
 
 
 def is_decided_by_timing(case: Case) -> bool:
@@ -114,7 +114,7 @@ def explain_refusal(case: Case) -> str | None:
 def explain_unsupported_compilation(case: Case) -> str | None:
     """Return why the compiled step of this case cannot be simulated, or None if it can."""
     for part in case.parts:
-        if part.how.startswith("compile"):
+        if part.compiles:
             if case.ranks > 1:
                 return "compiled steps of several GPUs are not simulated"
             mode = part.options.get("mode")

@@ -128,7 +128,7 @@ def list_not_held(case: Case, cudnn_version: str | None, has_cudnn: bool) -> lis
         not_held.insert(0, by_cudnn.format(cudnn_version) if cudnn_version else WITHOUT_CUDNN)
     if case.ranks > 1:
         not_held.append(OF_COLLECTIVES)
-    if any(part.how.startswith("compile") for part in case.parts):
+    if case.plan.compiles:
         not_held.append(OF_COMPILED)
     return not_held
 
