@@ -27,7 +27,6 @@ from framebench.suite.user_file import Fault, list_imports
 from framebench.user_file import trial
 from framebench.user_file.strategies import list_general_strategies
 from framebench.user_model import command
-from framebench.user_model.look import compiles
 from studies.foreign_models import tables
 from studies.foreign_models.tables import RIGHT, UNPROVEN, UNSUPPORTED
 from studies.tables import IntoReadme, show_tables
@@ -191,7 +190,7 @@ def judged(row: Row, file: Path, framework: str, scenario: str, python: str, com
     names = [
         name
         for name in list_general_strategies(scenario)
-        if compiles(model.make_case(name)) == compiled
+        if model.make_case(name).plan.compiles == compiled
     ]
     about = {
         "commit": provenance.find_commit(),

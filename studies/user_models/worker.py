@@ -106,11 +106,7 @@ def cases(file: Path, compiled: bool) -> list[Case]:
         and not case.support.gpu
         and not case.spec.explain_refusal(case.plan)
     ]
-    return [
-        case
-        for case in here
-        if compiled or not any(part.how.startswith("compile") for part in case.parts)
-    ]
+    return [case for case in here if compiled or not case.plan.compiles]
 
 
 def verdict(case: Case, file: Path, seed: int, bug: str, baseline: mathematics.Baseline) -> None:
