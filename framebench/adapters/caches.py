@@ -167,7 +167,7 @@ class TokenGenerator(ABC):
         self.collected = None
         return logits.astype(np.float64)
 
-    def count_tokens(self, _: Evidence) -> Evidence:
+    def count_tokens(self) -> Evidence:
         """Return how many tokens the last step has computed, and the size of the cache."""
         bytes_per_number = 0
         for array in self.list_cached():

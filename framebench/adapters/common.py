@@ -34,7 +34,7 @@ def variant(adapter: Adapter) -> Proof:
     workload, case = adapter.workload, adapter.case
     declared = workload.parameter_count(case.config)
 
-    def count_parameters(_: Evidence) -> Evidence:
+    def count_parameters() -> Evidence:
         plain_config = workload.config(case.size)
         return {
             "parameters": adapter.parameter_count(),
@@ -68,7 +68,7 @@ def collector(adapter: Adapter, mode: str = "", every: int = 0) -> Proof:
     if every:
         adapter.after_step.append(collect)
 
-    def watch_collections(_: Evidence) -> Evidence:
+    def watch_collections() -> Evidence:
         """Count collections of Python's collector over some more steps."""
         before = adapter.collections.copy()
         steps = 2 * max(every, 1)
@@ -99,7 +99,7 @@ def loading(adapter: Adapter, mode: str) -> Proof:
 
     adapter.before_first_step.append(start_loader)
 
-    def count_batches(_: Evidence) -> Evidence:
+    def count_batches() -> Evidence:
         """Make three steps, and count the batches that the loader prepared for them."""
         assert adapter.loader
         before = adapter.loader.made
@@ -125,7 +125,7 @@ def stream(adapter: Adapter) -> Proof:
     The adapter's `make` has already asked the workload for such a stream.
     """
 
-    def count_shapes(_: Evidence) -> Evidence:
+    def count_shapes() -> Evidence:
         """Count the shapes of the batches, and the share of padding among their tokens."""
         batches = [x for x, _ in adapter.stream]
         tokens = sum(math.prod(x.shape) for x in batches)
@@ -153,7 +153,7 @@ def factored(adapter: Adapter) -> Proof:
     The case already has Adafactor as its optimizer.
     """
 
-    def count_numbers(_: Evidence) -> Evidence:
+    def count_numbers() -> Evidence:
         """Compare the numbers in the optimizer's states with the textbook's, weight by weight."""
         numbers: Counter[str] = Counter()  # by weight, in all states of the optimizer
         for state in adapter.states():
@@ -200,7 +200,7 @@ def expect_buffers_changed(adapter: Adapter, displace: Callable[[], object]) -> 
     converge, and then they no longer change.
     """
 
-    def count_changed(_: Evidence) -> Evidence:
+    def count_changed() -> Evidence:
         displace()
         observed = adapter.observe()
         return {name: observed[name] for name in ("buffers", "buffers_changed")}
@@ -217,7 +217,7 @@ def expect_trained(
     evidence's entry `key`.
     """
 
-    def count_weights(_: Evidence) -> Evidence:
+    def count_weights() -> Evidence:
         """Count the weights that were trained or have optimizer states, and those that should."""
         trainable = [p.name for p in adapter.workload.params(adapter.config) if p.trainable]
         to_train = {name for name in trainable if name.startswith(prefixes)}

@@ -8,6 +8,7 @@ A switch returns a proof, which is built by plain calls:
     expect({"operators.cat": 0})                  an entry of a dictionary of counts
     check(is_faster, "the second is faster")      a function of the evidence
     expect(weights_moved=4).counting(count)       adds what `count` returns to the evidence first
+    expect(recomputed=4).counting_from(count)     the same, where `count` reads the evidence so far
     one & other                                   both
 
 Whatever a proof looks at is in the evidence, and so in the record, where a reader can judge too.
@@ -25,7 +26,8 @@ from framebench.suite.result import StrategyEffect
 
 # What was counted, by name: numbers, texts, and lists and dictionaries of them, as JSON takes them.
 Evidence = dict[str, Any]
-Count = Callable[[Evidence], Evidence]
+Count = Callable[[], Evidence]
+CountFromEvidence = Callable[[Evidence], Evidence]
 
 
 def read(evidence: Evidence, key: str) -> Any:
@@ -166,13 +168,17 @@ class Proof:
     """The conditions on the evidence that hold if a strategy was on."""
 
     expectations: tuple[Expectation | Check, ...]
-    counts: tuple[Count, ...] = ()  # called in this order before the verdict
+    counts: tuple[CountFromEvidence, ...] = ()  # called in this order before the verdict
 
     def counting(self, count: Count) -> Proof:
-        """Return a proof that first adds to the evidence what `count` returns for it.
+        """Return a proof that first adds to the evidence what `count` returns.
 
         `count` may make steps of its own.
         """
+        return self.counting_from(lambda evidence: count())
+
+    def counting_from(self, count: CountFromEvidence) -> Proof:
+        """Return a proof that first adds to the evidence what `count` returns for what is in it."""
         return Proof(self.expectations, (*self.counts, count))
 
     def __and__(self, other: Proof) -> Proof:

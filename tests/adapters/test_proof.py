@@ -94,13 +94,13 @@ def test_a_proof_counts_into_a_copy_of_the_evidence():
     def count_twice(evidence):
         return {"twice": 2 * evidence["steps"]}
 
-    effect = expect(twice=6).counting(count_twice).judge(observed)
+    effect = expect(twice=6).counting_from(count_twice).judge(observed)
     assert effect == StrategyEffect(True, {"steps": 3, "twice": 6})
     assert observed == {"steps": 3}
 
 
 def test_each_part_is_judged_and_sees_the_counts_of_earlier_parts():
-    def count_moved(evidence):
+    def count_moved():
         return {"moved": 1}
 
     def have_both_moved(evidence):

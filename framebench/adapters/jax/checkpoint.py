@@ -129,7 +129,7 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
         }
 
     proof = expect(products=above("products_without"), products_merged=at_most(0))
-    return proof.counting(count_products)
+    return proof.counting_from(count_products)
 
 
 def count_traced_reductions(*jaxprs: ClosedJaxpr) -> int:
@@ -177,4 +177,4 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
         batched_products_recomputed=at_most(0) if batched else above(0),
         reductions=above("reductions_without"),
     )
-    return proof.counting(count_products)
+    return proof.counting_from(count_products)

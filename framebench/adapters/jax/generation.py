@@ -178,7 +178,7 @@ class JaxGenerator:
         self.collected = None
         return logits.astype(np.float64)
 
-    def count_tokens(self, _: Evidence) -> Evidence:
+    def count_tokens(self) -> Evidence:
         """Return how many tokens the last step's calls have computed, and the size of the cache."""
         run = self.run
         shapes = [product.outvars[0].aval.shape for product in find_products(*run.list_jaxprs())]

@@ -44,7 +44,7 @@ def mu_bf16(run: JaxAdapter) -> Proof:
         )
     run.recipe.optimizer = make_optimizer(optimizer, mu_dtype=jnp.bfloat16)
 
-    def count_moments(_: Evidence) -> Evidence:
+    def count_moments() -> Evidence:
         kinds = [f"{state.kind}, {state.array.dtype}" for state in run.states()]
         return {"moments": dict(Counter(kinds))}
 
@@ -91,7 +91,7 @@ def after_training(run: JaxAdapter, cleared: bool) -> Proof:
 
     run.before_first_step.append(train)
     proof = expect(trained_steps=1, full_collections=above(0) if cleared else at_most(0))
-    return proof.counting(lambda _: training)
+    return proof.counting(lambda: training)
 
 
 # the allocator of a GPU, set by environment variables before JAX is imported
@@ -105,7 +105,7 @@ def read_statistics(run: JaxAdapter) -> Evidence:
 @switch
 def pool_off(run: JaxAdapter) -> Proof:
     """Prove that XLA counts nothing: its counts are those of its pools, and there is none."""
-    return expect(platform="gpu", counted={}).counting(lambda _: read_statistics(run))
+    return expect(platform="gpu", counted={}).counting(lambda: read_statistics(run))
 
 
 @switch
@@ -113,14 +113,14 @@ def malloc_async(run: JaxAdapter) -> Proof:
     """Prove that XLA counts allocations, but no bytes of a pool: the pool is the driver's."""
 
     expected = {"counted.num_allocs": above(0), "counted.pool_bytes": 0}
-    return expect(expected, platform="gpu").counting(lambda _: read_statistics(run))
+    return expect(expected, platform="gpu").counting(lambda: read_statistics(run))
 
 
 @switch
 def memory_fraction(run: JaxAdapter) -> Proof:
     """Prove that XLA may take 0.8 of the GPU's memory; without the setting it is 0.75."""
 
-    def read_limit(_: Evidence) -> Evidence:
+    def read_limit() -> Evidence:
         query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
         answer = subprocess.run(query, capture_output=True, text=True, check=True).stdout
         return {
@@ -144,4 +144,4 @@ def preallocate(run: JaxAdapter) -> Proof:
 
     run.before_first_step.append(read_reserved)
     proof = expect(limit=(above(0), below("reserved_before", times=2)))
-    return proof.counting(lambda _: evidence)
+    return proof.counting(lambda: evidence)

@@ -56,7 +56,7 @@ def offload(run: JaxAdapter) -> Proof:
 
     run.recipe.model_options["remat"] = remat
 
-    def count_bytes(_: Evidence) -> Evidence:
+    def count_bytes() -> Evidence:
         plans = [compiled.memory_analysis() for compiled in run.program.compiled.values()]
         return {
             "bytes_to_host": count_bytes_to_host(run.list_jaxprs()),
@@ -103,7 +103,7 @@ def optimizer_offload(run: JaxAdapter) -> Proof:
     run.recipe.wrap("optimizer", keep_state_on_host)
     run.recipe.sharding = choose_memory
 
-    def count_state_bytes(_: Evidence) -> Evidence:
+    def count_state_bytes() -> Evidence:
         """Count the bytes of the optimizer's state: all, those on the host, and those planned."""
         size = on_host = 0
         for array in jax.tree.leaves(run.optimizer_state):

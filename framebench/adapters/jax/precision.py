@@ -62,7 +62,7 @@ def expect_float32(run: JaxAdapter, errors: Proof) -> Proof:
         errors: A proof on the errors that `rounding.measure_errors` returns.
     """
     proof = check(is_float32, "operands, weights and optimizer states are in float32") & errors
-    return proof.counting(lambda _: measure_errors(run))
+    return proof.counting(lambda: measure_errors(run))
 
 
 def is_requested_in_highest(evidence: Evidence) -> bool:
@@ -118,7 +118,7 @@ def expect_mixed(run: JaxAdapter, dtype: str) -> Proof:
     if not run.is_user_model:
         return proof
     in_layers = expect(widened_at=[])
-    return proof & in_layers.counting(lambda _: {"widened_at": list_widened_layers(run)})
+    return proof & in_layers.counting(lambda: {"widened_at": list_widened_layers(run)})
 
 
 @switch
@@ -157,7 +157,7 @@ def amp_fp16(run: JaxAdapter) -> Proof:
 
     run.recipe.constants_from_state = read_scale
 
-    def count_steps(_: Evidence) -> Evidence:
+    def count_steps() -> Evidence:
         scaled = find_state(run.optimizer_state, ScaledState)
         return {"scale": float(scaled.scale), "steps_without_overflow": int(scaled.steps)}
 

@@ -162,7 +162,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
             total += array.dtype.itemsize * math.prod(shape)
         return total
 
-    def count_held(_: Evidence) -> Evidence:
+    def count_held() -> Evidence:
         """Return the bytes that each device holds, and those of its declared share."""
         held = count_held_bytes(run)
         share = {"parameters": 0, "gradients": 0, "optimizer states": 0}

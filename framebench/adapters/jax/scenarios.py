@@ -95,7 +95,7 @@ def distill(run: JaxAdapter) -> Proof:
     run.before_first_step.append(attach_teacher)
     run.recipe.loss = loss
 
-    def count_products(_: Evidence) -> Evidence:
+    def count_products() -> Evidence:
         x, _targets = run.inputs
         micro_batch = x[: len(x) // run.micro_batches]
         teacher = jax.make_jaxpr(run_teacher)(run.constants, micro_batch)
@@ -127,7 +127,7 @@ def frozen(run: JaxAdapter, part: str = "half") -> Proof:
     def find_trained() -> set[str]:
         return set(list_names(run.params))
 
-    def count_products(_: Evidence) -> Evidence:
+    def count_products() -> Evidence:
         all_trained = run.trace_with(is_trained=lambda name: True)
         return {"products_if_all_were_trained": len(find_products(all_trained.jaxpr))}
 
@@ -188,7 +188,7 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
 
     run.before_first_step.append(attach_models)
 
-    def count_weights(_: Evidence) -> Evidence:
+    def count_weights() -> Evidence:
         """Count the bytes that are held, and those of both models' weights."""
         model = run.params, run.stats
         weights = jax.tree.leaves(model)
@@ -241,7 +241,7 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
 
     run.before_first_step.append(attach_models)
 
-    def count_held(_: Evidence) -> Evidence:
+    def count_held() -> Evidence:
         """Count the bytes that are held, and those of one model's weights."""
         params = run.workload.params(run.config)
         one_model = sum(4 * math.prod(param.shape) for param in params)
@@ -274,7 +274,7 @@ def expect_rules(run: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Proof:
     def make_backward(x: Array) -> Any:
         return jax.vjp(gelu, x)[1]
 
-    def count_rules(_: Evidence) -> Evidence:
+    def count_rules() -> Evidence:
         """Count hand-written rules in the model, and arrays that one GELU saves."""
         arguments = (run.params, run.stats, run.constants, run.inputs[0])
         jaxpr = jax.make_jaxpr(partial(run_model, run.graph))(*arguments)
@@ -303,7 +303,7 @@ def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
     if lean:
         keep_barriers(run)
 
-    def count_functions(_: Evidence) -> Evidence:
+    def count_functions() -> Evidence:
         return {"compiled_erfs": run.program.count_text(" erf(")}
 
     layers = run.config.layers

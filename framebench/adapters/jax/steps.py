@@ -75,7 +75,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
         """Return a loss of the hidden states: no logits are computed."""
         return unprojected[1].sum()
 
-    def count_loops_and_logits(_: Evidence) -> Evidence:
+    def count_loops_and_logits() -> Evidence:
         """Count the loops over chunks, and results as large as the logits.
 
         Such results are also counted in a step that ends before the head.
@@ -127,7 +127,7 @@ def find_loops(run: JaxAdapter, length: int) -> list[Any]:
 def accumulate(run: JaxAdapter) -> Proof:
     """Prove that a step loops over micro-batches."""
 
-    def count_micro_steps(_: Evidence) -> Evidence:
+    def count_micro_steps() -> Evidence:
         """Count the passes of the loops that take parts of the batch."""
         batch = run.case.batch
         arrays = jax.tree.leaves(run.inputs)
@@ -170,7 +170,7 @@ def multi_steps(run: JaxAdapter) -> Proof:
     def read_updates() -> int:
         return int(find_state(run.optimizer_state, optax.MultiStepsState).gradient_step)
 
-    def count_updates(_: Evidence) -> Evidence:
+    def count_updates() -> Evidence:
         """Count the updates of one more step, and list the batch sizes of compiled programs."""
         before = read_updates()
         run.step()
@@ -192,7 +192,7 @@ def scan(run: JaxAdapter) -> Proof:
     """Loop over identical layers in the compiled program."""
     stack_layers(run)
 
-    def count_loops_and_products(_: Evidence) -> Evidence:
+    def count_loops_and_products() -> Evidence:
         unrolled = run.trace_with(model_options=run.recipe.model_options | {"scan": False})
         return {
             "loops": len(find_loops(run, run.config.layers)),
@@ -233,7 +233,7 @@ def no_jit(run: JaxAdapter) -> Proof:
     """Run operation by operation, without compiling."""
     run.recipe.eager = True
 
-    def count_dispatched(_: Evidence) -> Evidence:
+    def count_dispatched() -> Evidence:
         """Make a step, and count the operations that were started one by one."""
         with count_dispatches() as counts:
             run.one_step()
@@ -254,7 +254,7 @@ def sdpa(run: JaxAdapter, backend: str) -> Proof:
     attend = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
     run.recipe.model_options["attend"] = attend
 
-    def count_calls(_: Evidence) -> Evidence:
+    def count_calls() -> Evidence:
         return {"fused_attentions": run.program.count_text(ATTENTION)}
 
     return expect(fused_attentions=above(0)).counting(count_calls)
@@ -291,7 +291,7 @@ def autotune_off(run: JaxAdapter) -> Proof:
     does by default.
     """
 
-    def count_both(_: Evidence) -> Evidence:
+    def count_both() -> Evidence:
         return {
             "allocations_untried": count_allocations(run, 48),
             "allocations_tried": count_allocations(run, 56, xla_gpu_autotune_level=4),
@@ -305,7 +305,7 @@ def rewrite(run: JaxAdapter) -> Proof:
     """Compute 3-D convolutions by 2-D ones."""
     run.recipe.model_options["rewrite"] = True
 
-    def count_convolutions(_: Evidence) -> Evidence:
+    def count_convolutions() -> Evidence:
         counts: Counter[str] = Counter()
         for product in find_products(*run.list_jaxprs()):
             if product.primitive.name == "conv_general_dilated":

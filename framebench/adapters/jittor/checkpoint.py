@@ -116,7 +116,7 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
     bound = at_least("expected_runs") if run.is_user_model else equal_to("expected_runs")
     run.recipe.on_model.append(attach)
     proof = expect(blocks_recomputed=above(0), recomputations=above(0), block_runs=bound)
-    return proof.counting(count_recomputed)
+    return proof.counting_from(count_recomputed)
 
 
 def count_plain_runs(run: JittorAdapter) -> Counter[int]:

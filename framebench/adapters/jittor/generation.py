@@ -65,7 +65,7 @@ def set_generator(run: JittorAdapter, cached: bool) -> JittorGenerator:
 def expect_cache_of(tokens: int, generator: JittorGenerator) -> Proof:
     """Return a proof that each token is computed once, and so many are cached between steps."""
 
-    def count_cached(_: Evidence) -> Evidence:
+    def count_cached() -> Evidence:
         return {"tokens_kept_between_steps": generator.list_cached()[0].shape[2]}
 
     cached = expect(tokens_kept_between_steps=tokens).counting(count_cached)

@@ -32,7 +32,7 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
             run.synchronize()
             given_back.append(empty_pool(run))
 
-    def count_given_back(_: Evidence) -> Evidence:
+    def count_given_back() -> Evidence:
         """Count the bytes that two more periods give back to the system, and the calls."""
 
         def leave_block_in_time() -> None:
@@ -78,7 +78,7 @@ def managed_allocator(run: JittorAdapter) -> Proof:
     The flag was set in the environment, before Jittor was imported.
     """
 
-    def read_source(_: Evidence) -> Evidence:
+    def read_source() -> Evidence:
         return {"source_of_the_pool": load_probe().source()}
 
     return expect(source_of_the_pool="cuda_managed").counting(read_source)
@@ -124,7 +124,7 @@ def after_training(run: JittorAdapter, cleared: bool) -> Proof:
         # the bytes that the training left are the result of the measurement, and may be none; the
         # free block is always given back
         proof &= expect(bytes_given_back=at_least(FREE_BLOCK))
-    return proof.counting(lambda _: training)
+    return proof.counting(lambda: training)
 
 
 @switch
@@ -142,7 +142,7 @@ def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
         jt.flags.device_mem_limit = limit_bytes
         jt.gc()
 
-    def count_swapped(_: Evidence) -> Evidence:
+    def count_swapped() -> Evidence:
         """Make a step, and count the bytes that it swapped out."""
         before = load_probe().swapped_bytes()
         run.step()

@@ -16,7 +16,7 @@ from framebench.adapters.proof import Evidence, Proof, above, check, expect
 switch = Switches()
 
 
-def measure_errors(_: Evidence) -> Evidence:
+def measure_errors() -> Evidence:
     """Measure how products are rounded by the flags in force."""
 
     def take_arrays(operator: Callable[[Var, Var], Var]) -> rounding.Multiply:
@@ -72,7 +72,7 @@ def half(run: JittorAdapter, dtype: str) -> Proof:
     """
     run.recipe.dtype = dtype
 
-    def list_types(_: Evidence) -> Evidence:
+    def list_types() -> Evidence:
         return {"weight_dtypes": list_weight_types(run), "output_dtype": str(run.output.dtype)}
 
     proof = expect(
@@ -120,7 +120,7 @@ def amp_level(run: JittorAdapter, level: int) -> Proof:
     """
     jt.flags.amp_level = level
 
-    def list_types(_: Evidence) -> Evidence:
+    def list_types() -> Evidence:
         return {"weight_dtypes": list_weight_types(run), "types_chosen": list_amp_types()}
 
     proof = expect(

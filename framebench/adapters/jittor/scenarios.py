@@ -111,7 +111,7 @@ def distill(run: JittorAdapter) -> Proof:
 
         run.recipe.loss = loss
 
-    def count_parameters(_: Evidence) -> Evidence:
+    def count_parameters() -> Evidence:
         return {
             "parameters": run.parameter_count(),
             "parameters_of_the_teacher": run.workload.parameter_count(config),
@@ -171,7 +171,7 @@ def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
                 gc.collect()
                 given_back.append(empty_pool(run))
 
-    def count_given_back(_: Evidence) -> Evidence:
+    def count_given_back() -> Evidence:
         return {"calls": len(given_back), "bytes_given_back": sum(given_back)}
 
     proof = run_pair(run, load_each, expected_bytes=count_weight_bytes(run))
@@ -205,7 +205,7 @@ def run_pair(
     """
     run.recipe.models = models
 
-    def count_held(_: Evidence) -> Evidence:
+    def count_held() -> Evidence:
         """Read the bytes in use while each model runs, without inputs and output."""
         run.release()
         run.synchronize()
@@ -300,7 +300,7 @@ def use_gelu(run: JittorAdapter, gelu: Callable[[Var], Var], arrays: int) -> Pro
         calls += 1
         return gelu(x)
 
-    def count_calls(_: Evidence) -> Evidence:
+    def count_calls() -> Evidence:
         before = calls
         run.step()
         return {"saved_by_one_gelu": count_saved_arrays(gelu), "calls": calls - before}

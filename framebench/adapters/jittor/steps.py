@@ -25,7 +25,7 @@ switch = Switches()
 def accumulate(run: JittorAdapter) -> Proof:
     """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
 
-    def count_parts(_: Evidence) -> Evidence:
+    def count_parts() -> Evidence:
         if read_batch_length(run.inputs[0]) == run.case.batch:
             return {"samples_per_part": [run.case.batch // run.micro_batches]}
         # a user's batch without an axis of samples, such as graphs
@@ -98,7 +98,7 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
         """Return a loss of the hidden states: no logits are computed."""
         return run.model(x)[0].sum()
 
-    def count_large(_: Evidence) -> Evidence:
+    def count_large() -> Evidence:
         """Count large variables, also of a step that ends before the head."""
         nonlocal losses
         losses = 0
@@ -122,7 +122,7 @@ def autotune_off(run: JittorAdapter) -> Proof:
     """Set the size of cuDNN's table of tried algorithms to 0: a heuristic chooses instead."""
     jt.cudnn.set_algorithm_cache_size(0)
 
-    def try_one(_: Evidence) -> Evidence:
+    def try_one() -> Evidence:
         """Count how often one trial fills the table, which Jittor logs.
 
         The table gets room for one entry. A new convolution then fills it only if no step has tried
@@ -160,7 +160,7 @@ def no_fuse(run: JittorAdapter) -> Proof:
 def no_onednn(run: JittorAdapter) -> Proof:
     """Prove that oneDNN is not there, as the environment decided before Jittor was imported."""
 
-    def look_for_library(_: Evidence) -> Evidence:
+    def look_for_library() -> Evidence:
         return {"onednn_mapped": "mkldnn" in Path("/proc/self/maps").read_text()}
 
     proof = expect(onednn_convolutions=0, onednn_products=0, onednn_mapped=False)

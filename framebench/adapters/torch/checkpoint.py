@@ -155,7 +155,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     is_lower_bound = is_compiled or run.is_user_model
     bound = at_least("recomputations") if is_lower_bound else equal_to("recomputations")
     proof = expect(blocks_recomputed=above(0), recomputations=above(0), repeated=bound)
-    return proof.counting(count_recomputed)
+    return proof.counting_from(count_recomputed)
 
 
 @contextmanager
@@ -220,4 +220,4 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
         block_runs_repeated=at_least("recomputations"),
         products_repeated=equal_to("products_of_attention"),
     )
-    return proof.counting(count_repeated)
+    return proof.counting_from(count_repeated)

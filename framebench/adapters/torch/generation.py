@@ -67,7 +67,7 @@ def static_cache(run: TorchAdapter) -> Proof:
     def attach(model: Any) -> None:
         generator.cache = make_static_cache(run, model)
 
-    def count_moved(_: Evidence) -> Evidence:
+    def count_moved() -> Evidence:
         before = [array.data_ptr() for array in generator.list_cached()]
         run.one_step()
         after = [array.data_ptr() for array in generator.list_cached()]

@@ -88,7 +88,7 @@ def optimizer_in_backward(run: TorchAdapter) -> Proof:
 
     run.before_first_step.append(attach)
 
-    def count_moved(_: Evidence) -> Evidence:
+    def count_moved() -> Evidence:
         """Make a step, and count the gradients it leaves and the weights it moves."""
         trained = run.list_trained()
         before = [p.detach().clone() for p in trained]
@@ -109,7 +109,7 @@ def keep_grads(run: TorchAdapter) -> Proof:
     """Set gradients to zero between steps, and do not drop them."""
     run.recipe.zero_grad_options["set_to_none"] = False
 
-    def count_kept(_: Evidence) -> Evidence:
+    def count_kept() -> Evidence:
         """Count the gradients that are the same tensors as those of the step before."""
         trained = run.list_trained()
         before = [p.grad for p in trained]
@@ -145,7 +145,7 @@ def foreach(run: TorchAdapter) -> Proof:
         }
 
     proof = expect(operators_on_lists=above("operators_on_lists_by_default"))
-    return proof.counting(count_operators)
+    return proof.counting_from(count_operators)
 
 
 def count_on_lists(observed: Evidence) -> int:
@@ -190,7 +190,7 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
 
     run.after_step.append(give_back)
 
-    def count_segments(_: Evidence) -> Evidence:
+    def count_segments() -> Evidence:
         """Count the segments that are freed in steps, and those that the call after a step frees.
 
         The allocator may give back segments in a step by itself.
@@ -226,7 +226,7 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
 def pool_off(run: TorchAdapter) -> Proof:
     """Prove that the pool counts no bytes although the weights are on the GPU."""
 
-    def count_bytes(_: Evidence) -> Evidence:
+    def count_bytes() -> Evidence:
         return {
             "counted_bytes": torch.cuda.memory_allocated(),
             "reserved_bytes": torch.cuda.memory_reserved(),
@@ -240,7 +240,7 @@ def pool_off(run: TorchAdapter) -> Proof:
 def expandable_segments(run: TorchAdapter) -> Proof:
     """Prove that the allocator reports its segments as expandable."""
 
-    def count_segments(_: Evidence) -> Evidence:
+    def count_segments() -> Evidence:
         segments = torch.cuda.memory._snapshot()["segments"]
         expandable = sum(segment["is_expandable"] for segment in segments)
         return {"segments": len(segments), "segments_expandable": expandable}
@@ -253,7 +253,7 @@ def expandable_segments(run: TorchAdapter) -> Proof:
 def malloc_async(run: TorchAdapter) -> Proof:
     """Prove that the driver counts its pool's bytes, and the native allocator has no segments."""
 
-    def count_segments(_: Evidence) -> Evidence:
+    def count_segments() -> Evidence:
         stats = torch.cuda.memory_stats()
         return {
             "reserved_bytes": stats["reserved_bytes.all.current"],
@@ -279,7 +279,7 @@ def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
             torch.cuda.empty_cache()
         return False
 
-    def ask_for_more(_: Evidence) -> Evidence:
+    def ask_for_more() -> Evidence:
         """Request a little more than the share, with the limit and without it."""
         torch.cuda.empty_cache()
         total = torch.cuda.mem_get_info()[1]
@@ -334,4 +334,4 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
         gradients_of_the_training_step=above(0),
         segments_given_back=above(0) if cleared else at_most(0),
     )
-    return proof.counting(lambda _: counts)
+    return proof.counting(lambda: counts)

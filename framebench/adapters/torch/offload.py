@@ -143,7 +143,7 @@ def offload_streamed(run: TorchAdapter) -> Proof:
     streams = CopyStreams()
     run.recipe.contexts.append(lambda: _StreamedSaving(streams, run.lasting_tensors()))
 
-    def count_copies(_: Evidence) -> Evidence:
+    def count_copies() -> Evidence:
         before = streams.counts.copy()
         copies = _count_overlapping_copies(record_events(run))
         streams.counts.subtract(before)  # the counts of the recorded step remain
@@ -220,7 +220,7 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
 
     run.recipe.optimizer = make
 
-    def count_moments(_: Evidence) -> Evidence:
+    def count_moments() -> Evidence:
         """Count the moments of large weights, and those of them on the host."""
         least = find_least()
         devices: list[str] = []  # of the moments of large weights

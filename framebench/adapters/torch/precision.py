@@ -66,7 +66,7 @@ def expect_float32(run: TorchAdapter, errors: Proof) -> Proof:
         weight_dtypes=no_real_but("float32"),
         state_dtypes=no_real_but("float32"),
     )
-    return (proof & errors).counting(lambda _: _measure_errors(run))
+    return (proof & errors).counting(lambda: _measure_errors(run))
 
 
 @switch
@@ -78,7 +78,7 @@ def fp32(run: TorchAdapter) -> Proof:
     if not run.case.spec.facts.get("narrow"):
         return expect_float32(run, rounding.EXACT)
 
-    def find_narrowed(_: Evidence) -> Evidence:
+    def find_narrowed() -> Evidence:
         plain, observed = find_places(run, nullcontext)
         return {"narrowed_at": sorted(plain.counts - observed.counts)}
 
@@ -168,7 +168,7 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
         state_dtypes=no_real_but("float32"),
         widened_at=[],
     )
-    return proof.counting(find_widened)
+    return proof.counting_from(find_widened)
 
 
 def list_widened(run: TorchAdapter, plain: Float32Places, observed: Float32Places) -> list[str]:
@@ -231,7 +231,7 @@ def amp_fp16(run: TorchAdapter) -> Proof:
     run.recipe.contexts.append(partial(torch.autocast, device, torch.float16))
     run.recipe.scaler = torch.amp.GradScaler(device, init_scale=2.0**10)
     proof = expect_autocast(run, "float16") & expect(scale=above(1))
-    return proof.counting(lambda _: {"scale": _measure_scale(run)})
+    return proof.counting(lambda: {"scale": _measure_scale(run)})
 
 
 def _measure_scale(run: TorchAdapter) -> float:

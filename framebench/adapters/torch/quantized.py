@@ -62,7 +62,7 @@ def count_with_part(tensors: Iterable[torch.Tensor], dtype: torch.dtype) -> int:
 def expect_codes(run: TorchAdapter) -> Proof:
     """Return a proof that all moments of every large weight are codes in 8 bits."""
 
-    def count_codes(_: Evidence) -> Evidence:
+    def count_codes() -> Evidence:
         sizes = [p.numel() for p in run.list_trained()]
         return {
             "large_weights": sum(size >= FEWEST_IN_8_BITS and size % BLOCK == 0 for size in sizes),
@@ -141,4 +141,4 @@ def int8(run: TorchAdapter, products: bool) -> Proof:
         integer_products=equal_to("linear_layers") if products else 0,
         products=only("float32"),
     )
-    return proof.counting(count_layers)
+    return proof.counting_from(count_layers)

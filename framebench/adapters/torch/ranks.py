@@ -174,9 +174,9 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
 
     whole = expect({"held.parameters": equal_to("whole")})
     if not run.case.stage.trains:  # without gradients there is nothing to average
-        return (whole & expect(collectives={})).counting(partial(count_share, run))
+        return (whole & expect(collectives={})).counting_from(partial(count_share, run))
 
-    def count_storages(_: Evidence) -> Evidence:
+    def count_storages() -> Evidence:
         gradients = [p.grad for p in run.parameters() if p.grad is not None]
         storages = {gradient.untyped_storage().data_ptr() for gradient in gradients}
         return {"weights": len(run.parameters()), "storages_of_gradients": len(storages)}
@@ -189,7 +189,7 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
             "collectives.all-reduce": above(0),
         }
     )
-    return proof.counting(partial(count_share, run)).counting(count_storages)
+    return proof.counting_from(partial(count_share, run)).counting(count_storages)
 
 
 @switch
@@ -224,7 +224,7 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
             "optimizer_states_of_all": equal_to("whole", times=_count_states(run)),
         }
     )
-    return proof.counting(partial(count_share, run)).counting(count_states)
+    return proof.counting_from(partial(count_share, run)).counting_from(count_states)
 
 
 @switch
@@ -289,7 +289,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
             "collectives.reduce-scatter": equal_to("reductions"),
         }
     )
-    return proof.counting(partial(count_share, run)).counting(count_expected)
+    return proof.counting_from(partial(count_share, run)).counting_from(count_expected)
 
 
 @switch
@@ -301,7 +301,7 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
     run.torch_device = torch.device("cpu")
     attach_engine(run, stage)
 
-    def count_gradients(_: Evidence) -> Evidence:
+    def count_gradients() -> Evidence:
         return {"gradients_at_most": run.optimizer.gradients_at_most}
 
     def compare_from(first: int) -> Any:
@@ -316,4 +316,4 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
             "held.parameters": compare_from(3)("whole"),
         }
     )
-    return proof.counting(partial(count_share, run)).counting(count_gradients)
+    return proof.counting_from(partial(count_share, run)).counting(count_gradients)

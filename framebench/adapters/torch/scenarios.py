@@ -127,7 +127,7 @@ def distill(run: TorchAdapter) -> Proof:
         divergence = F.kl_div(log_probability, target, log_target=True, reduction="batchmean")
         return (run.model_module.loss(logits, y) + divergence) / 2
 
-    def count_passes(_: Evidence) -> Evidence:
+    def count_passes() -> Evidence:
         """Count the teacher's forward passes in one more step, and its gradients."""
         teacher = run.models_in_memory[1]
         outputs: list[Any] = []
@@ -154,7 +154,7 @@ def _keep_both(run: TorchAdapter, make: Callable[..., list[nn.Module]], shared: 
         pair = [run.load(run.config, weights) for weights in run.host_weights]
         run.models_in_memory = make(*pair)
 
-    def count_bytes(_: Evidence) -> Evidence:
+    def count_bytes() -> Evidence:
         return {
             "parameter_bytes": count_unique_bytes(run.parameters()),
             "parameter_bytes_of_one": count_unique_bytes(run.models_in_memory[0].parameters()),
@@ -197,7 +197,7 @@ def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
         trunk = torch.jit.trace(one, x)
         return [torch.jit.trace(nn.Sequential(trunk, head), x) for head in heads]
 
-    def count_scripted(_: Evidence) -> Evidence:
+    def count_scripted() -> Evidence:
         models = run.models_in_memory
         return {"script_modules": sum(isinstance(m, torch.jit.ScriptModule) for m in models)}
 
@@ -226,7 +226,7 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
                 if run.torch_device.type == "cuda":
                     torch.cuda.empty_cache()
 
-    def count_models(_: Evidence) -> Evidence:
+    def count_models() -> Evidence:
         return {
             "models_at_once": most,
             "models_between_steps": len(alive),
@@ -339,7 +339,7 @@ def pinned(run: TorchAdapter) -> Proof:
     def attach() -> None:
         run.loader = Loader(run.case, "pinned", copies.send, copies.arrive)
 
-    def watch_copies(_: Evidence) -> Evidence:
+    def watch_copies() -> Evidence:
         assert run.loader
         return run.loader.count() | {"overlap_share": copies.measure_overlap(steps=10)}
 
@@ -365,7 +365,7 @@ def _count_saved(gelu: Callable[[Tensor], Tensor]) -> Evidence:
 def built_in(run: TorchAdapter) -> Proof:
     """Prove that PyTorch's own GELU runs once in each block."""
     proof = expect({"saved_by_one_gelu": 1, "operators.gelu": equal_to("block_runs")})
-    return proof.counting(lambda _: _count_saved(F.gelu))
+    return proof.counting(lambda: _count_saved(F.gelu))
 
 
 ROOT_HALF = 0.5**0.5
@@ -419,4 +419,4 @@ def custom_rule(run: TorchAdapter, lean: bool) -> Proof:
             "operators.gelu_backward": 0,
         }
     )
-    return proof.counting(lambda _: _count_saved(rule.apply))
+    return proof.counting(lambda: _count_saved(rule.apply))

@@ -39,7 +39,7 @@ def accumulate(run: TorchAdapter) -> Proof:
     """
     parts = run.micro_batches
 
-    def count_parts(_: Evidence) -> Evidence:
+    def count_parts() -> Evidence:
         """Count samples and elements of micro-batches, and the passes that a step must make."""
         # the last part, since the counters of a step have the length of its last pass
         # elements too, since a user's graphs or lists of images have no axis of samples
@@ -108,7 +108,7 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
     def attach(model: nn.Module) -> None:
         run.recipe.forward = torch.compile(model, mode=mode)
 
-    def count_compiled(_: Evidence) -> Evidence:
+    def count_compiled() -> Evidence:
         """Count the breaks of the graph, and the evidence of the compiler's mode."""
         counted: Evidence = {"graph_breaks": dict(counters["graph_break"])}
         if mode == "reduce-overhead":
@@ -204,7 +204,7 @@ def jit_script(run: TorchAdapter) -> Proof:
         runs["script_block_runs"] += 1
         return scripted[block](*xs)
 
-    def count_runs(_: Evidence) -> Evidence:
+    def count_runs() -> Evidence:
         runs.clear()
         run.one_step()
         return {"script_modules": len(scripted), "script_block_runs": runs["script_block_runs"]}
@@ -291,7 +291,7 @@ def autotune(run: TorchAdapter) -> Proof:
         F.conv2d(x, w)
         return torch.cuda.memory_stats()["allocation.all.allocated"] - before
 
-    def count_both(_: Evidence) -> Evidence:
+    def count_both() -> Evidence:
         rounding = torch.backends.cudnn.allow_tf32
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=rounding):
             untried = count_allocations()
