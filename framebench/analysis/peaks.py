@@ -37,8 +37,8 @@ from framebench.analysis.predict import fit_line
 from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import Searches
 from framebench.analysis.selection import select_records, select_single
-from framebench.records import store
 from framebench.records.record_base import parse_case
+from framebench.records.table_record import read_for_tables
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
 
@@ -86,9 +86,13 @@ def read_evidence(
 ) -> tuple[list[Row], Blocks]:
     """Return the rows of a machine, workload and scenario, and the blocks with their times.
 
-    The rows are of one version of each framework. No other record is read.
+    The rows are of one version of each framework.
     """
-    records = select_records(store.read_cases(results, machine, f"{workload}.*.{scenario}.*"))
+    wanted = []
+    for record in read_for_tables(results, machine):
+        if (record.parsed.workload, record.parsed.scenario) == (workload, scenario):
+            wanted.append(record)
+    records = select_records(wanted)
     return make_rows(select_single(records)), Blocks(records)
 
 

@@ -110,7 +110,7 @@ def measure_interference() -> list[Finding]:
 
 def save(findings: list[Finding], results: Path) -> Path:
     """Write the findings next to the records; each later record of this machine has the summary."""
-    path = find_calibration_file(results)
+    path = find_calibration_file(results, provenance.read_machine_name())
     path.parent.mkdir(parents=True, exist_ok=True)
     failed = [finding.check for finding in findings if not finding.passed]
     summary = {

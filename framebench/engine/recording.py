@@ -328,6 +328,7 @@ def make_provenance(
     variables: dict[str, str] = {}
     if started:
         variables = make_worker_variables(environment, context.case, "memory", options)
+    machine = provenance.read_machine_name()
     hardware = describe_hardware()
     if origin is not None:
         hardware["device"] = origin.device
@@ -337,7 +338,7 @@ def make_provenance(
         command=provenance.describe_command(),
         commit=provenance.find_code(),
         dirty=provenance.is_dirty(),
-        machine=provenance.read_machine_name(),
+        machine=machine,
         hardware=hardware,
         python=origin.python if origin else platform.python_version(),
         versions=origin.versions if origin else {environment.framework: environment.version},
@@ -351,7 +352,7 @@ def make_provenance(
         profile=options.profile,
         memory_limit=options.memory_limit,
         planted=context.planted or {},
-        calibration=store.read_calibration(context.results),
+        calibration=store.read_calibration(context.results, machine),
         gpu=gpu or {},
         protocol=VERSION,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fnmatch
 import os
 import secrets
 import warnings
@@ -19,9 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
-from framebench.records import provenance
 from framebench.records.lines import (
     BadRecord,
     Line,
@@ -76,18 +74,18 @@ class SkippedLines:
             warnings.warn(message, RecordWarning, stacklevel=3)
 
 
-def find_calibration_file(root: Path) -> Path:
-    """Return the file in which `framebench doctor` recorded this machine's calibration."""
-    return root / "calibration" / f"{provenance.read_machine_name()}.json"
+def find_calibration_file(root: Path, machine: str) -> Path:
+    """Return the file in which `framebench doctor` recorded a machine's calibration."""
+    return root / "calibration" / f"{machine}.json"
 
 
-def read_calibration(root: Path) -> Calibration | None:
-    """Return whether this machine's instruments passed `framebench doctor`, and which did not.
+def read_calibration(root: Path, machine: str) -> Calibration | None:
+    """Return whether a machine's instruments passed `framebench doctor`, and which did not.
 
     Returns None if the machine was not calibrated, or the file of its calibration cannot be read.
     """
     try:
-        return read_model(Calibration, find_calibration_file(root))
+        return read_model(Calibration, find_calibration_file(root, machine))
     except BadRecord:
         return None
 
@@ -454,33 +452,6 @@ def parse_files(
         records.sort(key=lambda found: (found[1].case, get_measurement_time(found[1])))
         yield from records
     skipped.warn_of_rest()
-
-
-def read_cases(root: Path, machine: str, pattern: str) -> Iterator[Record]:
-    """Yield a machine's readable records of the cases whose id matches a glob.
-
-    The records come by release file, then case, then time. In the glob, dots stand for the slashes
-    of the id. Records of other cases are not validated.
-    """
-    for file in list_files(root, machine):
-        lines = []
-        # unreadable lines are reported by `read_files`
-        with contextlib.suppress(BadRecord):
-            for line in read_lines(file):
-                if fnmatch.fnmatchcase(read_case(line).replace("/", "."), pattern):
-                    lines.append(line)
-        found = [record for record in parse_all(lines) if record.provenance.machine == machine]
-        yield from sorted(found, key=lambda record: (record.case, get_measurement_time(record)))
-
-
-def read_case(line: Line) -> str:
-    """Return the case that a line names, or nothing if it names none."""
-    try:
-        fields = from_json(line.text)
-    except ValueError:
-        return ""
-    case = fields.get("case") if isinstance(fields, dict) else None
-    return case if isinstance(case, str) else ""
 
 
 def parse_all(lines: list[Line]) -> Iterator[Record]:

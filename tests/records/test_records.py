@@ -260,15 +260,6 @@ def test_brackets_in_strings_and_beside_each_other_are_not_deep():
     assert not is_too_deep(wide.encode())
 
 
-def test_the_records_of_some_cases_are_read_without_the_others(results):
-    other = Case.from_id("transformer/torch/eval/no_grad/b4/tiny")
-    for case in (CASE, other):
-        store.append(record(case), store.find_file(results, "m", "torch-1"))
-    append_lines(store.find_file(results, "m", "torch-1"), "{}", "[]", "{", '{"case": 1}')
-    assert list(store.read_cases(results, "m", "transformer.*.train.*")) == [record(CASE)]
-    assert list(store.read_cases(results, "m", "resnet50.*.train.*")) == []
-
-
 def test_a_sessions_records_are_found_by_their_own_field(tmp_path):
     file = store.find_file(tmp_path, "m", "torch-1")
     mine = record(provenance=provenance(session="mine"))

@@ -13,8 +13,8 @@ from framebench.analysis.results import Results
 from framebench.analysis.selection import select_records
 from framebench.records import store, table_record
 from framebench.records.lines import Line, RecordWarning
-from framebench.records.record import Record
-from tests.fake_records import CASE, make_turns, record
+from framebench.records.record import Calibration, Record
+from tests.fake_records import CASE, make_turns, provenance, record
 from tests.processes import framebench
 from tests.records.malformed import ODD, list_places, look_up
 from tests.sample_records import MACHINE, OTHER, RESULTS, read_sample
@@ -114,3 +114,35 @@ def test_a_damaged_line_is_named_once(tmp_path):
         lines.write("{}\n")
     done = framebench("report", results=tmp_path)
     assert done.stderr.count(f"skipped {file}:2") == 1
+
+
+def add_calibration(root, measured_at):
+    """Write that the instruments of the hand-made records' machine passed."""
+    file = store.find_calibration_file(root, "m")
+    file.parent.mkdir()
+    file.write_text(json.dumps({"measured_at": measured_at, "passed": True}))
+
+
+@pytest.mark.parametrize(
+    ("calibrated_at", "calibration"),
+    [
+        ("2026-01-01T00:00:00+00:00", "passed"),
+        ("2026-03-01T00:00:00+00:00", "not done"),  # after the record
+        ("2026-01-01T00:00:00", "not done"),  # in a time zone that is not known
+    ],
+)
+def test_a_collected_record_has_an_earlier_calibration_of_its_machine(
+    tmp_path, calibrated_at, calibration
+):
+    origin = provenance(measured_at="2026-02-01T00:00:00Z")
+    store.append(record(provenance=origin), store.find_file(tmp_path, "m", "torch-2.13.0"))
+    add_calibration(tmp_path, calibrated_at)
+    assert list(Results(tmp_path).table("m")["calibration"]) == [calibration]
+
+
+def test_a_record_keeps_the_calibration_that_it_was_measured_with(tmp_path):
+    failed = Calibration(measured_at="2026-01-01T00:00:00Z", passed=False, failed=["jax"])
+    origin = provenance(measured_at="2026-02-01T00:00:00Z", calibration=failed)
+    store.append(record(provenance=origin), store.find_file(tmp_path, "m", "torch-2.13.0"))
+    add_calibration(tmp_path, "2026-01-15T00:00:00+00:00")
+    assert list(Results(tmp_path).table("m")["calibration"]) == ["FAILED (jax)"]
