@@ -26,6 +26,7 @@ def plan_with_progress(
     results: Path,
     *,
     again: bool = False,
+    version: str | None = None,
     environment: Environment | None = None,
 ) -> list[Planned]:
     """Return the prediction of each case, and show how many are done.
@@ -37,6 +38,7 @@ def plan_with_progress(
         device: The target device.
         results: The folder of cached predictions.
         again: Whether to recompute cached predictions.
+        version: Of the framework, if not the pinned one.
         environment: The environment that replaces the pinned one, if any.
     """
     count = 0
@@ -49,7 +51,7 @@ def plan_with_progress(
 
         try:
             return planning.plan_all(
-                cases, device, results, say, show_planned, again, environment=environment
+                cases, device, results, say, show_planned, again, version, environment
             )
         except KeyboardInterrupt:
             fail(f"interrupted{describe_resumption(cases)}", 130)

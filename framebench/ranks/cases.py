@@ -64,7 +64,7 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
 
 def split_parts(selector: str) -> list[str]:
     """Return the six parts of a selector, whose size may be left out. Raises UnknownCase."""
-    parts = hypothetical.add_default_size(selector).strip("/").split("/")
+    parts = hypothetical.add_missing_size(selector).strip("/").split("/")
     if len(parts) != 6:
         raise UnknownCase(
             f"{selector!r} has {len(parts)} parts; write for instance "

@@ -34,7 +34,7 @@ def parse_any_batch(case_id: str) -> Case:
 
     Raises UnknownCase.
     """
-    case_id = add_default_size(case_id)
+    case_id = add_missing_size(case_id)
     described = select_described(case_id)
     if len(described) == 1:
         return described[0]
@@ -114,10 +114,10 @@ def refuse_undescribed(workload: str) -> NoReturn:
     )
 
 
-def add_default_size(case_id: str) -> str:
-    """Return the id, with the default size added if the last of the six parts is left out."""
+def add_missing_size(case_id: str, size: str = DEFAULT_SIZE) -> str:
+    """Return the id, with this size added if the last of the six parts is left out."""
     has_size = case_id.strip("/").count("/") != 4
-    return case_id if has_size else f"{case_id.rstrip('/')}/{DEFAULT_SIZE}"
+    return case_id if has_size else f"{case_id.rstrip('/')}/{size}"
 
 
 def explain_unpredictable(case: Case) -> str | None:

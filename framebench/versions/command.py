@@ -60,6 +60,7 @@ THRESHOLD_HELP = "The smallest difference that matters, such as 5%. Default: eac
 Threshold = Annotated[str | None, typer.Option(help=THRESHOLD_HELP)]
 Rounds = Annotated[int, typer.Option(min=0, help="Rounds per block; 0: memory only.")]
 Blocks = Annotated[int, typer.Option(min=1, help="Number of blocks per case.")]
+PLAN_HELP = "With --device and without cases: plan training at full size where no plan is cached."
 EXIT_CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3, "undecided": 3}
 CASE_HELP = "Such as unet3d/jax/train/fp32/b4/cpu, or your own file: its baseline."
 PROCESSES_HELP = "Processes of each release. Their differences are its noise."
@@ -146,6 +147,7 @@ def compare_(
         ),
     ] = None,
     device: TargetDevice = None,
+    plan: Annotated[bool, typer.Option("--plan", help=PLAN_HELP)] = False,
     machine: Machines = None,
     threshold: Threshold = None,
     batch: FileBatch = 8,
@@ -164,8 +166,10 @@ def compare_(
 
     A file of your own is measured in both versions first, in the same blocks.
 
-    With --device: compare the plans of both releases for a device that is not here. Exit code 3: a
-    case has no plan.
+    With --device: compare the plans of both releases for a device that is not here. Without cases
+    they are those of which both have cached plans, and the answer comes at once. Cases that are
+    named are planned where no plan is cached; a name without a size means the size full. Exit code
+    3: a case has no plan.
     """
     # these import pandas
     from framebench.explain.table import load_causes
@@ -180,8 +184,10 @@ def compare_(
         fail("compare takes one file alone, without --device", 2)
     if device is not None:
         raise typer.Exit(
-            planned.compare_releases(base, change, chosen, device, results, minimum, as_json)
+            planned.compare_releases(base, change, chosen, device, results, minimum, as_json, plan)
         )
+    if plan:
+        fail("--plan is about a device that is not here: name one by --device", 2)
     if is_file and results == provenance.PUBLISHED:
         results = runner.RESULTS  # nothing is written into an installed package
     try:

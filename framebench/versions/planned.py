@@ -6,6 +6,7 @@ Plans are exact, so one plan of each release is enough.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +14,23 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.rendering import ESSENTIAL, MIB, Table, TableColumn
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.statistics import NONE, PEAK
-from framebench.cli.shared import echo, fail, out, say, show_work
+from framebench.cli.shared import echo, fail, out, repeat_options, say, show_work
 from framebench.devices import catalog
+from framebench.devices.catalog import Device
+from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
-from framebench.devices.plans.planning import ensure_environment, planned_for, select_cases
+from framebench.devices.plans.planning import (
+    ensure_environment,
+    find_cached,
+    planned_for,
+    select_cases,
+)
+from framebench.devices.show import plan_with_progress
 from framebench.engine.environments import SetupError
+from framebench.suite.case import Case
+from framebench.suite.counting import format_count
 from framebench.suite.sequences import drop_duplicates
 from framebench.versions.accepted import (
     AcceptedRegression,
@@ -38,7 +49,6 @@ from framebench.versions.measure import PLANNED, select_base_batch
 from framebench.versions.newest import ReleasePair
 
 NO_PLAN = "no plan"
-MANY_CASES = 10  # cases; for more, the command says how long their plans take
 ACCEPTED = "known regression"  # the verdict on one that accepted.toml has
 EXAMPLE = "such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'"
 ONE_CUDNN = (
@@ -95,10 +105,7 @@ def compare_newest(
     if pair.is_current:
         say(pair.explain_why_nothing_is_measured())
         return 0
-    cases = []
-    for case in select_base_batch(PLANNED):
-        if case.framework == pair.framework:
-            cases.append(case.id)
+    cases = [case.id for case in list_usual(pair.framework)]
     for version in (pair.newest, *pair.older):
         try:
             ensure_environment(pair.framework, catalog.find(device), version, say)
@@ -118,51 +125,123 @@ def compare_releases(
     results: Path,
     threshold: float | None,
     as_json: bool,
+    plan_usual: bool = False,
 ) -> int:
     """Print the predictions of two releases for the same cases, and return the exit code.
 
     It is 1 if a peak has grown and `accepted.toml` does not have it, 3 if a case has no prediction
     in one of them, and otherwise 0.
+
+    Without selectors the cases are those of which both releases have a cached prediction, and
+    nothing is planned, unless `plan_usual` asks for the predictions that PLANNED lacks.
     """
     try:
-        framework, _, _ = parse_pair(base, change)
+        framework, old, new = parse_pair(base, change)
         accepted = read_accepted()
     except (UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)
     if framework not in HOW:
         fail(f"with --device releases of {' and '.join(HOW)} are planned, such as jax==0.9.2", 2)
-    if not selectors:
-        fail(f"which cases? name some, {EXAMPLE}", 2)
-    count = sum(len(select_cases(selector)) for selector in selectors)
-    if count >= MANY_CASES:
-        say(
-            f"planning {count} cases for two releases: a new plan takes seconds to minutes; "
-            f"name fewer, {EXAMPLE}"
-        )
-    with show_work(f"{base} and {change}: planning for {device}"):
-        # cached plans of either release are reused
-        base_plans = planned_for(selectors, device, results, say, base)
-        change_plans = planned_for(selectors, device, results, say, change)
+    target = catalog.find(device)
+    if selectors:
+        cases = choose_named(selectors, framework)
+    else:
+        cases = find_cached_by_both(framework, old, new, target, results)
+        if plan_usual:
+            cases = drop_duplicates([*cases, *list_usual(framework)])
+        if not cases:
+            fail(explain_no_cached(base, change, target, results), 2)
+    base_plans = plan_with_progress(cases, target, results, version=old)
+    change_plans = plan_with_progress(cases, target, results, version=new)
     minimum = PEAK.minimum if threshold is None else threshold
     rows = []
     notes = [HOW[framework]]
     for base_plan, change_plan in zip(base_plans, change_plans):
         row = compare_plans(base_plan, change_plan, minimum)
         if row["verdict"] == REGRESSION:
-            row = mark_accepted(row, change, device, accepted)
+            row = mark_accepted(row, change, target.name, accepted)
         rows.append(row)
         if framework == "torch":  # they say what in a simulation is not the release's own
             notes += [*base_plan.notes, *change_plan.notes]
     if as_json:
-        echo(json.dumps({"base": base, "change": change, "device": device, "rows": rows}, indent=1))
+        content = {"base": base, "change": change, "device": target.name, "rows": rows}
+        echo(json.dumps(content, indent=1))
     else:
         how = " ".join(drop_duplicates(notes))
-        caption = f"{how} A regression is {minimum:.0%} more or above."
-        make_table(rows, base, change, device, caption).terminal(out)
+        caption = f"{how} A regression is more than {minimum * 100:g} % above."
+        say(describe_rows(rows, base, change, target.name))
+        make_table(rows, base, change, target.name, caption).terminal(out)
+        if not selectors:
+            say("These cases have cached predictions of both releases; name others to plan them.")
     verdicts = {row["verdict"] for row in rows}
     if REGRESSION in verdicts:
         return 1
     return 3 if NO_PLAN in verdicts else 0
+
+
+def choose_named(selectors: Sequence[str], framework: str) -> list[Case]:
+    """Return the cases of a framework that selectors name, and say how many it does not support.
+
+    Ends the command if there is none. Raises UnknownCase.
+    """
+    named: list[Case] = []
+    for selector in selectors:
+        named += select_cases(selector)
+    of_framework = [case for case in drop_duplicates(named) if case.framework == framework]
+    supported = [case for case in of_framework if case.support.supported]
+    if not of_framework:
+        fail(f"none of these cases is one of {framework}; name some, {EXAMPLE}", 2)
+    if not supported:
+        fail(f"{of_framework[0].id}: unsupported: {of_framework[0].support.why}", 2)
+    unsupported_count = len(of_framework) - len(supported)
+    if unsupported_count:
+        say(f"{format_count(unsupported_count, 'case')} skipped, which {framework} does not have")
+    return supported
+
+
+def list_usual(framework: str) -> list[Case]:
+    """Return the cases by which releases of a framework are compared when none is named."""
+    return [case for case in select_base_batch(PLANNED) if case.framework == framework]
+
+
+def find_cached_by_both(
+    framework: str, old: str, new: str, device: Device, results: Path
+) -> list[Case]:
+    """Return the cases at full size of which both releases have a cached prediction."""
+    cases = select_cases(f"*/{framework}")
+    of_old = find_cached(cases, device, results, old)
+    of_new = find_cached(cases, device, results, new)
+    return [case for case in cases if case in of_old and case in of_new]
+
+
+def explain_no_cached(base: str, change: str, device: Device, results: Path) -> str:
+    """Return that two releases have no case in common, which releases there are, and what to do."""
+    framework, _, _ = parse_pair(base, change)
+    cached = set()
+    for root in drop_duplicates((results, store.choose_writable_folder(results))):
+        for file in (root / store.FOLDER / device.name).glob(f"{framework}-*.jsonl"):
+            cached.add(file.stem.replace("-", "==", 1))
+    options = f"--device {device.name}{repeat_options(results)}"
+    return (
+        f"no case has cached predictions of both {base} and {change} for {device.name}; there are "
+        f"some of: {', '.join(sorted(cached)) or 'no release'}; to plan "
+        f"{format_count(len(list_usual(framework)), 'case')} of both, which takes minutes: "
+        f"framebench versions compare {base} {change} {options} --plan"
+    )
+
+
+def describe_rows(rows: Sequence[dict[str, Any]], base: str, change: str, device: str) -> str:
+    """Return in how many cases the newer release plans more and less, and in how many the same."""
+    counts = Counter(row["verdict"] for row in rows)
+    known = f" ({counts[ACCEPTED]} of them known)" if counts[ACCEPTED] else ""
+    text = (
+        f"{change} against {base}, planned for one {device}: the peak is larger in "
+        f"{counts[REGRESSION] + counts[ACCEPTED]} of {format_count(len(rows), 'case')}{known}, "
+        f"smaller in {counts[IMPROVEMENT]}"
+    )
+    if counts[NO_PLAN]:
+        text += f", not known in {counts[NO_PLAN]}"
+    return f"{text}."
 
 
 def mark_accepted(
@@ -180,15 +259,16 @@ def make_table(
     rows: Sequence[dict[str, Any]], base: str, change: str, device: str, caption: str
 ) -> Table:
     """Return the rows of `compare_plans` as a table, with the reason of each verdict below."""
+    _, old, new = parse_pair(base, change)
     data = pd.DataFrame(rows).astype({"base": "float", "change": "float"})
     data["difference"] = data["change"] - data["base"]
     data["growth"] = data["change"] / data["base"] - 1
     columns = {
         "case": TableColumn("case"),
-        "base": TableColumn(f"{base} MiB", ",.2f", 1 / MIB),
-        "change": TableColumn(f"{change} MiB", ",.2f", 1 / MIB),
-        "difference": TableColumn("bytes", "+,.0f"),
-        "growth": TableColumn("change", "+.2%"),
+        "base": TableColumn(f"{old} MiB", ",.2f", 1 / MIB),
+        "change": TableColumn(f"{new} MiB", ",.2f", 1 / MIB),
+        "difference": TableColumn("bytes", "+,.0f", priority=DETAIL),
+        "growth": TableColumn("change", "+.2%", priority=ESSENTIAL),
         "verdict": TableColumn("verdict", priority=ESSENTIAL),
     }
     return Table(

@@ -6,10 +6,11 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pydantic import ValidationError
@@ -33,12 +34,13 @@ from framebench.engine import environments, releases
 from framebench.engine.children import CHILDREN
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.interrupts import interrupt_on_ending_signals
+from framebench.engine.progress import format_duration
 from framebench.models import spec
 from framebench.ranks.cases import over_ranks
 from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, find_pinned_version, read_pins
 from framebench.suite import hypothetical
-from framebench.suite.case import Case, UnknownCase
+from framebench.suite.case import FULL_SIZE, Case, UnknownCase
 from framebench.suite.selectors import BRACES, asks_for_ranks, select
 
 POLL_S = 0.1  # between two rounds of killing planners
@@ -58,7 +60,8 @@ Listener = Callable[[Planned], None]
 def select_cases(selector: str) -> list[Case]:
     """Return the cases that a selector names, each once. Raises UnknownCase.
 
-    A selector without globs may have any batch, and any number of ranks.
+    A selector without globs may have any batch, and any number of ranks. One without a size means
+    the size of a published model: the smaller ones are for measurements on a CPU.
     """
     braces = BRACES.search(selector)
     if braces:
@@ -70,13 +73,14 @@ def select_cases(selector: str) -> list[Case]:
     if described:
         return described
     try:
-        return select(selector, ranks=True)
+        return select(selector, FULL_SIZE, ranks=True)
     except UnknownCase:
         if any(glob in selector for glob in "*?["):
             raise
+    case_id = hypothetical.add_missing_size(selector, FULL_SIZE)
     if asks_for_ranks(selector):
-        return [over_ranks(selector)]
-    return [hypothetical.parse_any_batch(selector)]
+        return [over_ranks(case_id)]
+    return [hypothetical.parse_any_batch(case_id)]
 
 
 def explain_unpredictable_on_device(case: Case, device: Device) -> str | None:
@@ -168,7 +172,8 @@ def plan_all(
     missing = [case for case in cases if case not in planned]
     workers = count_workers(device)
     if missing and announce:
-        say(describe_plans(missing, len(cases), device, workers))
+        typical_s = find_typical_time(missing, device, results)
+        say(describe_plans(missing, len(cases), device, workers, typical_s))
     ready = {} if environment else ensure_environments(missing, device, version, say)
     folder = store.choose_writable_folder(results)
     with (
@@ -231,17 +236,48 @@ def ensure_environments(
     return ready
 
 
-def describe_plans(missing: Sequence[Case], count: int, device: Device, workers: int) -> str:
+def find_typical_time(
+    cases: Sequence[Case], device: Device, results: Path
+) -> dict[str, float | None]:
+    """Return by framework the median of the seconds that cached predictions for a device took.
+
+    Any release of the framework counts. It is None for a framework without any.
+    """
+    typical_s: dict[str, float | None] = {}
+    for framework in {case.framework for case in cases}:
+        times = []
+        for root in dict.fromkeys((results, store.choose_writable_folder(results))):
+            pattern = store.find_file(root, device.name, framework, "*")
+            for file in sorted(pattern.parent.glob(pattern.name)):
+                answered = [one for one in store.read(file).values() if one.has_answer]
+                times += [one.origin.wall_s for one in answered]
+        typical_s[framework] = median(times) if times else None
+    return typical_s
+
+
+def describe_plans(
+    missing: Sequence[Case],
+    count: int,
+    device: Device,
+    workers: int,
+    typical_s: Mapping[str, float | None],
+) -> str:
     """Return what is planned now of so many cases, how many at once, and about how long it takes.
 
-    `missing` has those without a cached prediction, at least one.
+    `missing` has those without a cached prediction, at least one. `typical_s` are the seconds that
+    one took before, by framework.
     """
-    if count == 1:
-        return f"planning {missing[0].id} for {device.title}: seconds to minutes"
     at_once = min(workers, len(missing))
+    known_s = [typical_s[case.framework] for case in missing]
+    times = [seconds for seconds in known_s if seconds is not None]
+    how_long = "seconds to minutes each"
+    if len(times) == len(missing):
+        how_long = f"about {format_duration(sum(times) / at_once)}, as long as earlier ones took"
+    if count == 1:
+        return f"planning {missing[0].id} for {device.title}: {how_long.removesuffix(' each')}"
     return (
-        f"planning {len(missing)} of {count} cases for {device.title}, {at_once} at once: seconds "
-        "to minutes each"
+        f"planning {len(missing)} of {count} cases for {device.title}, {at_once} at once: "
+        f"{how_long}"
     )
 
 

@@ -11,16 +11,16 @@ import pytest
 
 from framebench.analysis.statistics import PEAK
 from framebench.devices.catalog import find
-from framebench.devices.plans import store
+from framebench.devices.plans import planning, store
 from framebench.devices.releases.table import tabulate_releases
 from framebench.suite.case import Case
 from framebench.versions import bisect, bisection_table
 from framebench.versions import planned as plans
 from framebench.versions.accepted import AcceptedRegression
 from framebench.versions.bisection_record import Bisection
-from framebench.versions.planned import PlanBench
+from framebench.versions.planned import PlanBench, list_usual
 from tests.callbacks import ignore
-from tests.devices.fake_predictions import CASE, MIB, make_planned, make_unplanned
+from tests.devices.fake_predictions import CASE, MIB, make_compiled, make_planned, make_unplanned
 from tests.processes import framebench
 
 H100 = find("h100-80gb")
@@ -81,6 +81,68 @@ def test_an_accepted_growth_of_a_plan_is_known(
     done = framebench(*words, "--results", str(results), "--json")
     (row,) = json.loads(done.stdout)["rows"]
     assert (row["verdict"], done.returncode) == (verdict, code)
+
+
+def compare_cached(results: Path, *words: str) -> tuple[dict[str, str], str]:
+    """Return the verdict of each case by its strategy, and what the command says."""
+    releases = ("jax==0.9.1", "jax==0.9.2")
+    options = ("--device", H100.name, "--results", str(results), "--json")
+    done = framebench("versions", "compare", *releases, *words, *options)
+    rows = json.loads(done.stdout)["rows"] if done.stdout else []
+    return {row["case"].split("/")[3]: row["verdict"] for row in rows}, done.stderr
+
+
+def record_planned(monkeypatch) -> list[str]:
+    """Return the list to which a planner that is none adds each case that it is asked for."""
+    planned = []
+
+    def plan(case, device, environment, version, servers):
+        planned.append(f"{version} {case.id}")
+        return make_unplanned("failed", case=case.id, framework_version=version)
+
+    monkeypatch.setattr(planning, "plan_case", plan)
+    monkeypatch.setattr(planning, "ensure_environments", Mock(return_value={}))
+    return planned
+
+
+def test_without_cases_two_releases_are_compared_by_cached_plans_alone(tmp_path, monkeypatch):
+    planned = record_planned(monkeypatch)
+    for strategy, old, new in (("fp32", 100, 100), ("checkpoint", 50, 60), ("scan", 40, None)):
+        store.write(tmp_path, make_compiled(strategy, old, "0.9.1"), ignore)
+        if new is not None:
+            store.write(tmp_path, make_compiled(strategy, new, "0.9.2"), ignore)
+
+    verdicts, _ = compare_cached(tmp_path)
+
+    assert verdicts == {"fp32": "no difference", "checkpoint": "regression"}
+    assert not planned
+
+
+def test_usual_cases_are_planned_only_if_that_is_asked_for(tmp_path, monkeypatch):
+    planned = record_planned(monkeypatch)
+    store.write(tmp_path, make_compiled("fp32", 100, "0.9.1"), ignore)
+
+    verdicts, message = compare_cached(tmp_path)
+    assert (verdicts, planned) == ({}, [])
+    assert "there are some of: jax==0.9.1;" in message
+    assert f"--results {tmp_path} --plan" in message
+
+    compare_cached(tmp_path, "--plan")
+    usual = [case.id for case in list_usual("jax")]
+    expected = {f"{version} {case}" for version in ("0.9.1", "0.9.2") for case in usual}
+    assert set(planned) == expected - {"0.9.1 transformer/jax/train/fp32/b8/full"}
+
+
+def test_only_cases_that_the_framework_has_are_planned_at_full_size(tmp_path, monkeypatch):
+    planned = record_planned(monkeypatch)
+
+    _, message = compare_cached(tmp_path, "transformer/jax/train/*")
+
+    cases = [Case.from_id(text.split()[1]) for text in planned]
+    assert cases
+    assert all(case.support.supported for case in cases)
+    assert {case.size for case in cases} == {"full"}
+    assert re.search(r"\d+ cases skipped, which jax does not have", message)
 
 
 def test_bisection_finds_the_release_from_plans_alone(results):
