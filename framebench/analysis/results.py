@@ -83,7 +83,12 @@ class Results:
         """
         if machine not in self._files:
             store.warn_of_single_files(self.root, machine)
-            self._files[machine] = list(store.read_files(self.root, machine))
+            places, records = [], []
+            for place, record in store.read_files(self.root, machine):
+                places.append(place)
+                records.append(record)
+            records = store.fill_calibrations(records, self.root, machine)
+            self._files[machine] = list(zip(places, records, strict=True))
         return self._files[machine]
 
     def get_records(self, machine: str) -> list[Record]:

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from framebench.records.calibration import Calibration
 from framebench.records.provenance import check_machine
 from framebench.records.record_base import RecordBase, Status, parse_case
 from framebench.suite.result import Result, StrategyEffect, Verification
@@ -56,15 +57,6 @@ class Part(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Calibration(BaseModel):
-    """The test of this machine's instruments on known sizes and lengths: when, and what failed."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
-    measured_at: datetime
-    passed: bool
-    failed: list[str] = []
 
 
 class Turns(Part):
@@ -211,6 +203,11 @@ class Record(RecordBase, Part):
         """Return the turns of a record that was in a block."""
         assert self.turns is not None
         return self.turns
+
+    def with_calibration(self, calibration: Calibration) -> Self:
+        """Return a copy with the calibration that its machine had when it was measured."""
+        origin = self.provenance.model_copy(update={"calibration": calibration})
+        return self.model_copy(update={"provenance": origin})
 
     @property
     def device(self) -> str | None:

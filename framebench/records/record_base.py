@@ -7,10 +7,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
 
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
+
+if TYPE_CHECKING:
+    from framebench.records.calibration import Calibration
 
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 # The first of these that a record has is its `peak`: exact counters of the framework come before
@@ -181,6 +184,7 @@ class RecordBase:
         def cpu(self) -> str | None: ...
         @property
         def activation_bytes(self) -> int | None: ...
+        def with_calibration(self, calibration: Calibration) -> Self: ...
 
     @property
     def parsed(self) -> Case:

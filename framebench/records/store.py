@@ -20,6 +20,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
+from framebench.records.calibration import Calibration
 from framebench.records.lines import (
     BadRecord,
     Line,
@@ -32,7 +33,7 @@ from framebench.records.lines import (
     read_lines,
     write_all,
 )
-from framebench.records.record import SCHEMA, Calibration, Record
+from framebench.records.record import SCHEMA, Record
 from framebench.records.record_base import AnyRecord, get_measurement_time
 from framebench.suite.counting import format_count
 
@@ -88,6 +89,24 @@ def read_calibration(root: Path, machine: str) -> Calibration | None:
         return read_model(Calibration, find_calibration_file(root, machine))
     except BadRecord:
         return None
+
+
+def fill_calibrations(records: list[AnyRecord], root: Path, machine: str) -> list[AnyRecord]:
+    """Return a machine's records, each with a calibration if the machine had one by then.
+
+    A record that was measured into another folder has none of its own. It gets the one that the
+    folder `root` has of its machine, if that was made before the record.
+    """
+    calibration = read_calibration(root, machine)
+    if calibration is None or calibration.measured_at.tzinfo is None:
+        return records
+    filled = []
+    for record in records:
+        origin = record.provenance
+        if origin.calibration is None and calibration.measured_at <= origin.measured_at:
+            record = record.with_calibration(calibration)
+        filled.append(record)
+    return filled
 
 
 def find_file(root: Path, machine: str, environment: str) -> Path:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 from sys import intern
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from msgspec import DecodeError, Meta, Struct, json
 
 from framebench.records import store
+from framebench.records.calibration import Calibration
 from framebench.records.lines import Line
 from framebench.records.provenance import check_machine
-from framebench.records.record import Calibration
 from framebench.records.record_base import RecordBase, Status, parse_case
 
 # the limits of `records.record`
@@ -146,6 +146,13 @@ class TableRecord(RecordBase, Struct, gc=False):
             raise ValueError("step_s without turns")
         self.case = intern(self.case)
 
+    def with_calibration(self, calibration: Calibration) -> Self:
+        """Return this record with the calibration that its machine had when it was measured."""
+        self.provenance.calibration = TableCalibration(
+            calibration.passed, tuple(calibration.failed)
+        )
+        return self
+
     @property
     def device(self) -> str | None:
         """Return `cpu`, or the name of the GPU."""
@@ -180,22 +187,7 @@ def parse_for_tables(line: Line) -> RecordBase:
 def read_for_tables(root: Path, machine: str) -> list[RecordBase]:
     """Return every readable record of a machine, as `store.read_files` does.
 
-    A record that was measured into another folder has no calibration of its own. It gets the one
-    that this folder has of its machine, if that was made before the record.
+    Those without a calibration have that of the folder (`store.fill_calibrations`).
     """
     records = [record for _, record in store.parse_files(parse_for_tables, root, machine)]
-    calibration = store.read_calibration(root, machine)
-    if calibration is not None:
-        summary = TableCalibration(calibration.passed, tuple(calibration.failed))
-        for record in records:
-            if isinstance(record, TableRecord) and is_covered(record, calibration):
-                record.provenance.calibration = summary
-    return records
-
-
-def is_covered(record: TableRecord, calibration: Calibration) -> bool:
-    """Return whether a record without a calibration was measured after this one."""
-    origin = record.provenance
-    if origin.calibration is not None or calibration.measured_at.tzinfo is None:
-        return False
-    return calibration.measured_at <= origin.measured_at
+    return store.fill_calibrations(records, root, machine)

@@ -12,8 +12,9 @@ from framebench.analysis import frames
 from framebench.analysis.results import Results
 from framebench.analysis.selection import select_records
 from framebench.records import store, table_record
+from framebench.records.calibration import Calibration
 from framebench.records.lines import Line, RecordWarning
-from framebench.records.record import Calibration, Record
+from framebench.records.record import Record
 from tests.fake_records import CASE, make_turns, provenance, record
 from tests.processes import framebench
 from tests.records.malformed import ODD, list_places, look_up

@@ -1,13 +1,14 @@
 """Say what backs the published numbers: what verified them, and which code measured them.
 
-README shows these sentences. They are counted from the records, so that they cannot say more than
-the records do.
+README has the short form of these sentences, docs/checks.md the long one. They are counted from the
+records, so that they cannot say more than the records do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -26,10 +27,18 @@ def read_lost_commits(results: Path) -> frozenset[str]:
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
 
-def describe_backing(records: Sequence[Record], results: Path) -> tuple[str, ...]:
-    """Return the sentences for README, a line each; empty without records."""
+class Backing(NamedTuple):
+    """What backs the numbers, in a line and in detail."""
+
+    short: str
+    detailed: tuple[str, ...]
+
+
+def describe_backing(records: Sequence[Record], results: Path) -> Backing | None:
+    """Return the sentences on what backs these records, or None without records."""
     if not records:
-        return ()
+        return None
+    lost_commits = read_lost_commits(results)
     rows = []
     for record in records:
         origin = record.provenance
@@ -37,16 +46,29 @@ def describe_backing(records: Sequence[Record], results: Path) -> tuple[str, ...
         rows.append(
             {
                 "case": (origin.machine, record.framework_version, record.case),
+                "is_lost": origin.commit in lost_commits,
                 "machine": origin.machine,
                 "reference": classify_reference(record) if record.status == "ok" else None,
                 "in_float64": bool(check and check.mathematics and check.mathematics.computed),
-                "commit": origin.commit,
                 # `dirty` is None if nobody knows whether there were uncommitted changes
                 "changed": origin.dirty is not False,
             }
         )
     table = pd.DataFrame(rows)
-    return describe_verification(table), describe_code(table, read_lost_commits(results))
+    detailed = (describe_verification(table), describe_code(table))
+    return Backing(summarize(table), detailed)
+
+
+def summarize(table: pd.DataFrame) -> str:
+    """Return a sentence on how many measurements were verified, and have their code."""
+    measured = table[table["reference"].notna()]
+    in_float64 = measured[~measured["reference"].isin(["float32", "none"])]
+    has_code = table[~table["is_lost"] & ~table["changed"]]
+    return (
+        f"{len(in_float64):,} of {len(measured):,} measurements agree with values computed in "
+        f"float64, and {len(has_code):,} of {len(table):,} records name a commit that has the code "
+        "that measured them."
+    )
 
 
 def describe_verification(table: pd.DataFrame) -> str:
@@ -68,10 +90,9 @@ def describe_verification(table: pd.DataFrame) -> str:
     return text
 
 
-def describe_code(table: pd.DataFrame, lost_commits: frozenset[str]) -> str:
+def describe_code(table: pd.DataFrame) -> str:
     """Return sentences on the records that name the code that measured them, and on the others."""
-    is_lost = table["commit"].isin(lost_commits)
-    lost, there = table[is_lost], table[~is_lost]
+    lost, there = table[table["is_lost"]], table[~table["is_lost"]]
     changed = there[there["changed"]]
     text = "**Repeatable.** `framebench run CASE` measures a case again."
     text += f" {len(there) - len(changed):,} of {len(table):,} records name a commit"

@@ -70,8 +70,10 @@ def describe_results(results: Results) -> list[Sentences]:
     for machine, table in tables.items():
         findings = stands_out.describe_machine(table)
         parts.append(Sentences(f"{machine}: what stands out", findings))
-    backing_lines = backing.describe_backing(results.records, results.root)
-    parts.append(Sentences("what backs the numbers", backing_lines))
+    backed = backing.describe_backing(results.records, results.root)
+    if backed:
+        parts.append(Sentences("what backs the numbers, in short", (backed.short,)))
+        parts.append(Sentences("what backs the numbers", backed.detailed))
     return [part for part in parts if part.lines]
 
 

@@ -32,8 +32,9 @@ def test_the_kind_of_reference_is_read_from_the_verification():
 
 def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path):
     wrong = record(status="wrong", reason="off")
-    verified, _ = describe_backing([IN_FLOAT64, IN_FLOAT64, IN_FLOAT32, FINITE, wrong], tmp_path)
-    assert verified == (
+    backing = describe_backing([IN_FLOAT64, IN_FLOAT64, IN_FLOAT32, FINITE, wrong], tmp_path)
+    assert backing.short.startswith("2 of 4 measurements agree with values computed in float64,")
+    assert backing.detailed[0] == (
         "**Verified.** 2 of 4 measurements agree with values computed in float64. The other 2 are "
         "of sizes without float64 "
         "values (of `m`): 1 agree with a float32 case of the same session, 1 are only known to be "
@@ -47,8 +48,10 @@ def test_records_whose_code_cannot_be_checked_out_are_counted_apart(tmp_path):
     changed = make_measured({"loss": 1e-8}, dirty=True, machine="a")
     unknown = make_measured({"loss": 1e-8}, dirty=None, machine="b")
 
-    _, code = describe_backing([IN_FLOAT64, lost, changed, unknown], tmp_path)
+    backing = describe_backing([IN_FLOAT64, lost, changed, unknown], tmp_path)
 
+    assert "1 of 4 records name a commit that has the code that measured them." in backing.short
+    code = backing.detailed[1]
     assert "1 of 4 records name a commit that has the code that measured them." in code
     only = (
         "1 (of `old`) name a commit that this repository does not have, and are the only "
