@@ -3,8 +3,8 @@
 asv draws results over the commits of a repository, and looks for steps between them. A release of a
 framework is an environment to asv, so a step between two releases is in no graph. Here each release
 is a commit, tagged `jax-0.10.2` and dated by its release, and each framework is one environment. So
-`asv publish` lists a step between two releases as a regression, and `asv compare jax-0.9.2
-jax-0.10.2` compares them.
+`asv publish` draws a step between two releases, and `asv compare jax-0.9.2 jax-0.10.2` compares
+them. What is a regression is decided by `versions compare` alone.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -34,15 +36,24 @@ from packaging.version import InvalidVersion, Version
 
 from framebench.analysis.rendering import MIB
 from framebench.analysis.rows import iterate_rows
-from framebench.analysis.selection import Measured, select_cases
+from framebench.analysis.selection import Measured, select_cases, select_single
+from framebench.analysis.statistics import PEAK, TIME
 from framebench.asv.cases import SuiteClass
 from framebench.devices.tables import frame
 from framebench.engine.children import die_with_parent
 from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record
-from framebench.records.record_base import count_work
+from framebench.records.record_base import OWN_COUNTERS, count_work
 from framebench.suite.case import Case
+from framebench.versions.accepted import AcceptedRegression, find_reason
+from framebench.versions.judge import (
+    FIRST,
+    REGRESSION,
+    compare_successive,
+    judge_growth,
+    make_release_blocks,
+)
 
 CONFIG = ROOT / "asv.releases.json"
 RELEASES = REQUIREMENTS / "releases.csv"  # with the day on which each was released
@@ -215,6 +226,11 @@ def read_numbers(measured: Measured) -> dict[str, float]:
     return numbers
 
 
+def name_peak_metric(instrument: str | None) -> str:
+    """Return the metric of `benchmarks/common.py` that has the peaks of an instrument."""
+    return "track_own_counter_peak" if instrument in OWN_COUNTERS else "track_peak_memory"
+
+
 def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     """Return a framework's releases from the oldest measured one to the newest, by version.
 
@@ -368,43 +384,111 @@ def write_results(
 
 
 class Regression(NamedTuple):
-    """A step that asv found: the releases before and after it, and the values of both."""
+    """A quantity of a case that is worse in a release than in the one before it."""
 
-    benchmark: str
-    machine: str
-    before: str
+    machine: str  # or of a plan the device, followed by `-planned`
+    before: str  # jax-0.9.2
     after: str
-    old: float
-    new: float
+    case: Case
+    quantity: str
+    metric: str  # of `benchmarks/common.py`
+    change: float | None  # 0.3 is 30 % more; None for a case that fails
+    known: str | None = None  # why it is accepted, if it is
 
     @property
-    def change(self) -> float:
-        """Return the relative change: 0.3 is 30 % more."""
-        return self.new / self.old - 1
+    def benchmark(self) -> str:
+        """Return the case and its metric as asv's page names them."""
+        _, _, _, name, *parameters, _ = make_row(self.machine, self.case, "", self.metric, 0.0)
+        return f"{name}({', '.join(map(str, parameters))})"
 
     def sort_key(self) -> tuple[str, str, Version, Version, float]:
-        """Return the key that puts steps of one machine and release together, the largest first."""
+        """Return the key that puts those of one machine and release together, the largest first."""
         framework, _, after = self.after.partition("-")
         before = self.before.partition("-")[2]
-        return self.machine, framework, Version(after), Version(before), -self.change
+        return self.machine, framework, Version(after), Version(before), -(self.change or 0.0)
 
 
-def publish(config_file: Path = CONFIG) -> list[Regression]:
-    """Run `asv publish`. Return the regressions that it lists. Raises NoHistoryError."""
-    command = [sys.executable, "-m", "asv", "publish", "--no-pull", "--config", str(config_file)]
-    run_program(command)
-    # asv numbers commits, and names them by tags
-    html = Path(load_config(config_file).html_dir)
-    revisions = json.loads((html / "index.json").read_text())["tags"]
-    tags = {revision: tag for tag, revision in revisions.items()}
-    listed = json.loads((html / "regressions.json").read_text())["regressions"]
-    regressions = []
-    for benchmark, graph_path, _, _, _, _, jumps in listed:
-        match = re.search(r"/machine-([^/]+)/", graph_path)
-        machine = match[1] if match else ""
-        for before, after, old, new in jumps:
-            if before is None:  # asv leaves it out where the step is between neighbours
-                before = after - 1
-            regressions.append(Regression(benchmark, machine, tags[before], tags[after], old, new))
+def find_regressions(
+    records: Sequence[Record],
+    plans: Iterable[PlannedPeak],
+    accepted: Sequence[AcceptedRegression],
+) -> list[Regression]:
+    """Return what `versions compare` calls a regression, of each release and the one before it."""
+    regressions = list_measured(records, accepted)
+    regressions += list_planned(plans, accepted)
     regressions.sort(key=Regression.sort_key)
     return regressions
+
+
+def list_measured(
+    records: Sequence[Record], accepted: Sequence[AcceptedRegression]
+) -> list[Regression]:
+    """Return the regressions of measured releases."""
+    regressions = []
+    metrics = {TIME.name: "track_step_time", FIRST.name: "track_first_step"}
+    for rows in compare_successive(select_single(records), make_release_blocks(records)):
+        for row in rows:
+            if row.verdict != REGRESSION:
+                continue
+            metric = metrics.get(row.quantity) or name_peak_metric(row.instrument)
+            regression = Regression(
+                machine=row.machine,
+                before=row.base.replace("==", "-"),
+                after=row.change.replace("==", "-"),
+                case=Case.from_id(row.case),
+                quantity=row.quantity,
+                metric=metric,
+                change=None if row.ratio is None else row.ratio - 1,
+                known=find_reason(accepted, row.change, row.case, row.quantity, row.ratio),
+            )
+            regressions.append(regression)
+    return regressions
+
+
+def list_planned(
+    plans: Iterable[PlannedPeak], accepted: Sequence[AcceptedRegression]
+) -> list[Regression]:
+    """Return the regressions of planned releases."""
+    by_case: dict[tuple[str, Case], list[PlannedPeak]] = defaultdict(list)
+    for plan in plans:
+        by_case[plan.device, plan.case].append(plan)
+    regressions = []
+    for (device, case), of_case in by_case.items():
+        of_case.sort(key=lambda plan: Version(plan.version))
+        for base, change in pairwise(of_case):
+            if judge_growth(base.peak_bytes, change.peak_bytes, PEAK.minimum) != REGRESSION:
+                continue
+            ratio = change.peak_bytes / base.peak_bytes
+            release = f"{case.framework}=={change.version}"
+            regression = Regression(
+                machine=f"{device}-planned",
+                before=f"{case.framework}-{base.version}",
+                after=f"{case.framework}-{change.version}",
+                case=case,
+                quantity=PEAK.name,
+                metric="track_own_counter_peak",
+                change=ratio - 1,
+                known=find_reason(accepted, release, case.id, PEAK.name, ratio, device),
+            )
+            regressions.append(regression)
+    return regressions
+
+
+def publish(config_file: Path, regressions: Iterable[Regression]) -> None:
+    """Make asv's page, which lists none but these as regressions. Raises NoHistoryError.
+
+    asv looks for steps in a graph and knows no noise of an instrument. So of the steps that it
+    finds, those stay in its list that `versions compare` calls a regression.
+    """
+    command = [sys.executable, "-m", "asv", "publish", "--no-pull", "--config", str(config_file)]
+    run_program(command)
+    judged = {(regression.machine, regression.benchmark) for regression in regressions}
+    page = Path(load_config(config_file).html_dir) / "regressions.json"
+    content = json.loads(page.read_text())
+    shown = []
+    for step in content["regressions"]:
+        benchmark, graph_path, *_ = step
+        machine = re.search(r"/machine-([^/]+)/", graph_path)
+        if machine and (machine[1], benchmark) in judged:
+            shown.append(step)
+    util.write_json(str(page), {**content, "regressions": shown}, compact=True)

@@ -462,11 +462,12 @@ def publish(
     """Show by asv which release of a framework regressed, from the records.
 
     Writes a git repository with a commit and a tag for each release, and asv's results from the
-    records. Then runs `asv publish`, and prints the regressions that it lists. Exit code 1: nothing
-    was measured in two releases.
+    records. Then runs `asv publish`, and prints the regressions of each release against the one
+    before it, by the rule of `versions compare`. Exit code 1: nothing was measured in two releases.
     """
     from framebench.analysis.results import Results as Folder
     from framebench.versions import asv_history as history
+    from framebench.versions.accepted import MalformedEntry, read_accepted
 
     file = config or history.CONFIG
     folder = Folder(results)
@@ -474,8 +475,13 @@ def publish(
     if not folder.machines and not plans:
         fail(folder.explain_absence(), 1)
     try:
+        accepted = read_accepted()
+    except MalformedEntry as error:
+        fail(str(error), 2)
+    try:
         written = history.write(folder.records, file, plans)
-        regressions = history.publish(file)
+        regressions = history.find_regressions(folder.records, plans, accepted)
+        history.publish(file, regressions)
     except history.NoHistoryError as error:
         fail(str(error), 1)
     measured_count = sum(release.is_measured for release in written)
@@ -486,5 +492,7 @@ def publish(
     say(format_count(len(regressions), "regression"))
     for regression in regressions:
         step = f"{regression.before} to {regression.after}, on {regression.machine}"
-        say(f"{step}: {regression.change:+.1%} {regression.benchmark}")
+        growth = "" if regression.change is None else f"{regression.change:+.1%} "
+        known = f" (known: {regression.known})" if regression.known else ""
+        say(f"{step}: {growth}{regression.quantity} of {regression.case.id}{known}")
     say(f"asv --config {file.name} preview shows it")

@@ -191,6 +191,14 @@ def decide_row(row: QuantityComparison) -> QuantityComparison:
     return row._replace(verdict=decide(Ratio(row.ratio, row.low, row.high, row.p), quantity))
 
 
+def judge_growth(base: int, change: int, minimum: float) -> str:
+    """Return the verdict on an exact number, of which growth up to the share `minimum` is none."""
+    growth = change / base - 1
+    if abs(growth) <= minimum:
+        return NONE
+    return REGRESSION if growth > 0 else IMPROVEMENT
+
+
 def select_version(records: Sequence[Record], text: str) -> dict[tuple[str, str], list[Record]]:
     """Return the records of one version by machine and case, in the order of measurement.
 

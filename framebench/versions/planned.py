@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
-from framebench.analysis.statistics import NONE, PEAK
+from framebench.analysis.statistics import PEAK
 from framebench.cli.shared import echo, fail, out, repeat_options, say, show_work
 from framebench.devices import catalog
 from framebench.devices.catalog import Device
@@ -43,6 +43,7 @@ from framebench.versions.judge import (
     IMPROVEMENT,
     REGRESSION,
     UnknownVersion,
+    judge_growth,
     parse_pair,
 )
 from framebench.versions.measure import PLANNED, select_base_batch
@@ -289,13 +290,7 @@ def compare_plans(base: Planned, change: Planned, minimum: float) -> dict[str, A
     why = explain_no_verdict(base, change)
     verdict = NO_PLAN
     if not why and base.peak_bytes and change.peak_bytes is not None:
-        growth = change.peak_bytes / base.peak_bytes - 1
-        if abs(growth) <= minimum:
-            verdict = NONE
-        elif growth > 0:
-            verdict = REGRESSION
-        else:
-            verdict = IMPROVEMENT
+        verdict = judge_growth(base.peak_bytes, change.peak_bytes, minimum)
     return {
         "case": base.case,
         "base": base.peak_bytes,
