@@ -13,7 +13,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import jittor as jt
 from jittor import Var
@@ -31,25 +32,41 @@ HOW = (
     "is computed from"
 )
 STATES = {"values": "optimizer state", "m": "optimizer state", "grads": "gradient"}
-Notes = list[tuple[int, str]]  # the number of the next node, and what was entered there
+
+
+class Note(NamedTuple):
+    """A layer or phase that was entered before a node of the graph was made."""
+
+    next_node: int  # the number that the next node gets
+    name: str  # of the layer or phase
+
+
+class Label(NamedTuple):
+    """What a variable of the model, the optimizer or the inputs is."""
+
+    kind: str
+    layer: str
+
+
+UNLABELLED = Label("other", "")
 
 
 @contextmanager
-def note_entry(notes: Notes, name: str) -> Iterator[None]:
+def note_entry(notes: list[Note], name: str) -> Iterator[None]:
     """Note that a layer or phase is entered here, and at the end that the one around it goes on."""
-    _, around = notes[-1]
-    notes.append((load_probe().node(), name))
+    around = notes[-1].name
+    notes.append(Note(load_probe().count_nodes(), name))
     try:
         yield
     finally:
-        notes.append((load_probe().node(), around))
+        notes.append(Note(load_probe().count_nodes(), around))
 
 
-def find_note(notes: Notes, node: int) -> str:
+def find_note(notes: list[Note], node: int) -> str:
     """Return the layer or phase that was entered last before this node was made."""
     # a note is made before the next node
-    place = bisect_right(notes, node - 1, key=lambda note: note[0])
-    return notes[place - 1][1] if place else ""
+    place = bisect_right(notes, node - 1, key=attrgetter("next_node"))
+    return notes[place - 1].name if place else ""
 
 
 class Origins:
@@ -59,52 +76,70 @@ class Origins:
         """Note what the variables of the model are, and that the forward pass begins now."""
         self.adapter = adapter
         self.names = {id(module): name for name, module in adapter.model.named_modules()}
-        self.layers: Notes = [(0, "")]
-        self.phases: Notes = [(0, "before"), (load_probe().node(), "forward")]
+        self.layers = [Note(0, "")]
+        self.phases = [Note(0, "before"), Note(load_probe().count_nodes(), "forward")]
         self.gradients: dict[int, str] = {}  # layer by variable
         self.labels = label_variables(adapter)
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         """While this context is open, note which layer and which phase create each node."""
+        with self.watch_layers(), self.watch_phases():
+            yield
+
+    @contextmanager
+    def watch_layers(self) -> Iterator[None]:
+        """While this context is open, note which module is entered and left."""
         original_call = jt.Module.__call__  # all modules of a model are called by it
-        optimizer = getattr(self.adapter, "optimizer", None)
 
         def call(module: Any, *arguments: Any, **options: Any) -> Any:
             # one without a name counts as the module around it
-            name = self.names.get(id(module), self.layers[-1][1])
+            around = self.layers[-1].name
+            name = self.names.get(id(module), around)
             with note_entry(self.layers, name or "(model)"):
                 return original_call(module, *arguments, **options)
 
         jt.Module.__call__ = call
-        if optimizer:
-            backward, step = optimizer.backward, optimizer.step
-
-            def run_backward(*arguments: Any) -> None:
-                """Run the backward pass as a phase, and note which layer each gradient is of."""
-                is_first = all(phase != "backward" for _, phase in self.phases)
-                if is_first:
-                    # from now on the probe traces each new node to those of the forward pass
-                    load_probe().backward()
-                with note_entry(self.phases, "backward"):
-                    backward(*arguments)
-                for group in optimizer.param_groups:
-                    for parameter, gradient in zip(group["params"], group["grads"]):
-                        _, layer = self.labels.get(read_node_number(parameter), ("", ""))
-                        self.gradients[read_node_number(gradient)] = layer
-
-            def run_update(*arguments: Any) -> None:
-                with note_entry(self.phases, "optimizer"):
-                    step(*arguments)
-
-            # set on the object, so that deleting them brings the methods of the class back
-            optimizer.backward, optimizer.step = run_backward, run_update
         try:
             yield
         finally:
             jt.Module.__call__ = original_call
-            if optimizer:
-                del optimizer.backward, optimizer.step
+
+    @contextmanager
+    def watch_phases(self) -> Iterator[None]:
+        """While this context is open, note when the backward pass and the update begin and end."""
+        optimizer = getattr(self.adapter, "optimizer", None)
+        if optimizer is None:
+            yield
+            return
+        backward, step = optimizer.backward, optimizer.step
+
+        def run_backward(*arguments: Any) -> None:
+            is_first = all(note.name != "backward" for note in self.phases)
+            if is_first:
+                # from now on the probe traces each new node to those of the forward pass
+                load_probe().trace_backward()
+            with note_entry(self.phases, "backward"):
+                backward(*arguments)
+            self.note_gradients(optimizer)
+
+        def run_update(*arguments: Any) -> None:
+            with note_entry(self.phases, "optimizer"):
+                step(*arguments)
+
+        # set on the object, so that deleting them brings the methods of the class back
+        optimizer.backward, optimizer.step = run_backward, run_update
+        try:
+            yield
+        finally:
+            del optimizer.backward, optimizer.step
+
+    def note_gradients(self, optimizer: jt.optim.Optimizer) -> None:
+        """Note which layer each gradient that the optimizer has is of."""
+        for group in optimizer.param_groups:
+            for parameter, gradient in zip(group["params"], group["grads"]):
+                label = self.labels.get(read_node_number(parameter), UNLABELLED)
+                self.gradients[read_node_number(gradient)] = label.layer
 
     def classify_variable(self, node: int, source: int) -> Value:
         """Return a value with the kind, layer and phase of a variable that takes memory.
@@ -127,7 +162,10 @@ class Origins:
             return Value("gradient", self.gradients[node], phase)
         if layer:  # a module that runs in the backward pass is recomputed
             return Value("recomputed", layer, phase)
-        _, layer = self.labels.get(source, ("", find_note(self.layers, source)))
+        if source in self.labels:
+            layer = self.labels[source].layer
+        else:
+            layer = find_note(self.layers, source)
         return Value("temporary", layer or "(loss)", phase)
 
 
@@ -138,23 +176,23 @@ def read_node_number(variable: Var) -> int:
     return int(matched[1])
 
 
-def label_variables(adapter: JittorAdapter) -> dict[int, tuple[str, str]]:
-    """Return kind and layer of the variables of model, optimizer and inputs, by node."""
+def label_variables(adapter: JittorAdapter) -> dict[int, Label]:
+    """Return what the variables of model, optimizer and inputs are, by node."""
     labels = {}
     layers = {}  # by the id of a parameter
     for name, parameter in adapter.model.named_parameters():
         layer, _, _ = name.rpartition(".")
         layers[id(parameter)] = layer
         kind = "buffer" if name.endswith(RUNNING) else "parameter"
-        labels[read_node_number(parameter)] = (kind, layer)
+        labels[read_node_number(parameter)] = Label(kind, layer)
     optimizer = getattr(adapter, "optimizer", None)
     for group in getattr(optimizer, "param_groups", []):
         for key, kind in STATES.items():
             states = group.get(key) or []
             for parameter, state in zip(group["params"], states):
-                labels[read_node_number(state)] = (kind, layers.get(id(parameter), ""))
+                labels[read_node_number(state)] = Label(kind, layers.get(id(parameter), ""))
     for variable in iterate_arrays(adapter.inputs):
-        labels[read_node_number(variable)] = ("input", "")
+        labels[read_node_number(variable)] = Label("input", "")
     return labels
 
 
@@ -168,7 +206,7 @@ def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
     account = Account()
     account.enter_phase("forward")
     alive = add_values_before(account, origins)
-    load_probe().begin()
+    load_probe().begin_recording()
     with origins.watch():
         adapter.step()
         adapter.synchronize()
@@ -191,7 +229,7 @@ def add_values_before(account: Account, origins: Origins) -> dict[int, Value]:
     """Add what is there before the step, and return by block what can be given back."""
     alive = {}
     for block, size, node in split_rows(load_probe().held(), 3):
-        kind, layer = origins.labels.get(node, ("other", ""))
+        kind, layer = origins.labels.get(node, UNLABELLED)
         value = Value(kind, layer, "before", size=size)
         account.values.append(value)
         if block >= 0:
@@ -207,7 +245,7 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
     """
     new_values: dict[int, Value] = {}
     makers = iter(load_probe().operators())  # one for each block taken
-    for block, size, node, source in split_rows(load_probe().end(), 4):
+    for block, size, node, source in split_rows(load_probe().end_recording(), 4):
         account.events += 1
         if size >= 0:  # taken
             value = origins.classify_variable(node, source)

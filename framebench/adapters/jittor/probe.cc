@@ -142,14 +142,14 @@ inline int kept_arrays(int64 size) {
 }
 // @pyjt(swapped_bytes)
 inline int64 swapped_bytes() { return swap_total; }
-// @pyjt(node)
-inline int64 node() { return total_node; }
-// @pyjt(begin)
-inline void begin() { noted.clear(); makers.clear(); bound = 1ll << 60; noting = true; }
-// @pyjt(backward)
-inline void backward() { bound = total_node; }
-// @pyjt(end)
-inline vector<int64> end() { noting = false; return noted; }
+// @pyjt(count_nodes)
+inline int64 count_nodes() { return total_node; }
+// @pyjt(begin_recording)
+inline void begin_recording() { noted.clear(); makers.clear(); bound = 1ll << 60; noting = true; }
+// @pyjt(trace_backward)
+inline void trace_backward() { bound = total_node; }
+// @pyjt(end_recording)
+inline vector<int64> end_recording() { noting = false; return noted; }
 // @pyjt(operators)
 inline vector<string> operators() { return makers; }
 // @pyjt(held)
