@@ -96,12 +96,16 @@ class Baseline:
         narrow = adapter.find_narrow_result()
         if narrow:
             raise NarrowModel(f"{narrow} has a result narrower than float64 whatever it is given")
-        responses = [observe_perturbed(adapter, seed, PERTURBATION)[1] for seed in range(RUNS)]
+        perturbed_runs = [observe_perturbed(adapter, seed, PERTURBATION)[1] for seed in range(RUNS)]
         restart(adapter)
         observed = make_first_steps(adapter)[1]
         reference = Reference(self.case.id, observed.values, observed.tensors)
         tolerances = derive_tolerances(
-            observed, responses, TOLERANCE, left_out=self.case.spec.incomparable, shared=False
+            observed,
+            perturbed_runs,
+            TOLERANCE,
+            left_out=self.case.spec.incomparable,
+            by_family=False,
         )
         return reference, tolerances
 

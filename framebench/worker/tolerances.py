@@ -86,7 +86,7 @@ class Tolerances:
     # kind -> of a tensor that is in no group
     usual: Mapping[str, float] = field(default_factory=dict)
     least: float = 0.0  # the perturbation: no tolerance is below it
-    shared: bool = True  # the tensors of a family are one group; else each is its own
+    by_family: bool = True  # the tensors of a family are one group; else each is its own
 
     def of_value(self, name: str) -> float:
         """Return the tolerance of a loss or a norm."""
@@ -94,7 +94,7 @@ class Tolerances:
 
     def of_tensor(self, kind: str, name: str) -> float:
         """Return the tolerance of a tensor's norm and of its projections."""
-        group = name_family(name) if self.shared else name
+        group = name_family(name) if self.by_family else name
         tolerances = self.tensors[kind]
         if group not in tolerances:
             return self.usual[kind]
@@ -142,7 +142,7 @@ class ObservedSteps:
     seconds: list[float]
     observed: Observed
     tolerances: Tolerances
-    responses: tuple[Observed, ...] = ()  # observations of the perturbed steps
+    perturbed_runs: tuple[Observed, ...] = ()
 
 
 def observe_steps(adapter: Adapter) -> ObservedSteps:
@@ -153,22 +153,22 @@ def observe_steps(adapter: Adapter) -> ObservedSteps:
     """
     perturbation = PERTURBATION[find_precision(adapter.case)]
     seconds: list[float] = []
-    responses: list[Observed] = []
+    perturbed_runs: list[Observed] = []
     if not adapter.can_restore:
         seconds, observed = make_first_steps(adapter)
-        responses.append(observe_rebuilt(adapter, perturbation))
+        perturbed_runs.append(observe_rebuilt(adapter, perturbation))
     else:
         for seed in range(RUNS):
-            more, response = observe_perturbed(adapter, seed, perturbation)
+            more, perturbed = observe_perturbed(adapter, seed, perturbation)
             seconds += more
-            responses.append(response)
+            perturbed_runs.append(perturbed)
             if more[-1] > SLOW_S:
                 break
         restart(adapter)
         more, observed = make_first_steps(adapter)
         seconds += more
-    tolerances = compute_tolerances(adapter.case, observed, responses)
-    return ObservedSteps(seconds, observed, tolerances, tuple(responses))
+    tolerances = compute_tolerances(adapter.case, observed, perturbed_runs)
+    return ObservedSteps(seconds, observed, tolerances, tuple(perturbed_runs))
 
 
 def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
@@ -180,19 +180,21 @@ def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
     """
     perturbation = PERTURBATION[find_precision(adapter.case)]
     seconds = list(first.seconds)
-    responses = list(first.responses)
-    for seed in range(len(responses), RUNS_BEFORE_WRONG):
-        more, response = observe_perturbed(adapter, seed, perturbation)
+    perturbed_runs = list(first.perturbed_runs)
+    for seed in range(len(perturbed_runs), RUNS_BEFORE_WRONG):
+        more, perturbed = observe_perturbed(adapter, seed, perturbation)
         seconds += more
-        responses.append(response)
+        perturbed_runs.append(perturbed)
     restart(adapter)
     seconds += make_first_steps(adapter)[0]
-    tolerances = compute_tolerances(adapter.case, first.observed, responses)
-    return ObservedSteps(seconds, first.observed, tolerances, tuple(responses))
+    tolerances = compute_tolerances(adapter.case, first.observed, perturbed_runs)
+    return ObservedSteps(seconds, first.observed, tolerances, tuple(perturbed_runs))
 
 
-def compute_tolerances(case: Case, observed: Observed, responses: list[Observed]) -> Tolerances:
-    """Compute the tolerances of a measured case from the errors of its perturbed steps."""
+def compute_tolerances(
+    case: Case, observed: Observed, perturbed_runs: list[Observed]
+) -> Tolerances:
+    """Compute the tolerances of a measured case from its perturbed runs."""
     precision = find_precision(case)
     least = least_of_tensors = PERTURBATION[precision]
     update = UPDATE
@@ -202,7 +204,7 @@ def compute_tolerances(case: Case, observed: Observed, responses: list[Observed]
         least_of_tensors = LEAST_OF_CODED_MOMENTS
     return derive_tolerances(
         observed,
-        responses,
+        perturbed_runs,
         least,
         update=update,
         least_of_tensors=least_of_tensors,
@@ -250,29 +252,31 @@ def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
 
 def derive_tolerances(
     observed: Observed,
-    responses: list[Observed],
+    perturbed_runs: list[Observed],
     least: float,
     *,
     update: float = UPDATE,
     least_of_tensors: float = 0.0,
     left_out: Collection[str] = (),
-    shared: bool = True,
+    by_family: bool = True,
 ) -> Tolerances:
-    """Compute tolerances from the responses of perturbed steps.
+    """Compute tolerances from responses: how far perturbed runs moved tensors and values.
 
     No tolerance is below `least`, and no tensor's below `least_of_tensors`.
 
-    If `shared`, tensors of one family, such as the same weight in each block, all have the largest
-    response among them. No tolerance is below the median response of its kind, since a single
-    tensor may have changed little by chance. If a tensor's tolerance is above `DIGITS_LOST`, only
-    its size is compared. The tensors in `left_out` are nothing but rounding errors, and do not
+    If `by_family`, tensors of one family, such as the same weight in each block, all have the
+    largest response among them. No tolerance is below the median response of its kind, since a
+    single tensor may have changed little by chance. If a tensor's tolerance is above `DIGITS_LOST`,
+    only its size is compared. The tensors in `left_out` are nothing but rounding errors, and do not
     widen the tolerances of others.
     """
     tensors: dict[str, dict[str, float]] = {}  # by kind, and group of tensors
     usual: dict[str, float] = {}  # by kind
-    moved_tensors = [response.tensors for response in responses]
+    moved_tensors = [perturbed.tensors for perturbed in perturbed_runs]
     for kind in observed.tensors:
-        largest = find_largest_responses(observed.tensors, moved_tensors, kind, left_out, shared)
+        largest = find_largest_responses(
+            observed.tensors, moved_tensors, kind, left_out=left_out, by_family=by_family
+        )
         median = 0.0
         if largest:
             # the lower one of two, so that it is the response of a group
@@ -283,12 +287,12 @@ def derive_tolerances(
         for group, response in largest.items():
             tensors[kind][group] = derive_tensor_tolerance(response, floor)
     return Tolerances(
-        values=derive_value_tolerances(observed, responses, least, least_of_tensors),
+        values=derive_value_tolerances(observed, perturbed_runs, least, least_of_tensors),
         tensors=tensors,
         update=update,
         usual=usual,
         least=least,
-        shared=shared,
+        by_family=by_family,
     )
 
 
@@ -320,45 +324,50 @@ def list_negligible(tensors: Summaries) -> set[str]:
 
 
 def find_largest_responses(
-    observed: Summaries,
-    responses: Iterable[Summaries],
+    plain: Summaries,
+    perturbed_runs: Iterable[Summaries],
     kind: str,
+    *,
     left_out: Collection[str] = (),
-    shared: bool = True,
+    by_family: bool = True,
 ) -> dict[str, float]:
-    """Return by group how far its tensors moved at most, relative to their norms.
+    """Return by group how far a perturbed run moved its tensors at most, relative to their norms.
 
-    A group is a family of tensors, or if not `shared` a single one. Names in `left_out` are in no
-    group.
+    Args:
+        plain: The tensors of the run whose weights are not perturbed.
+        perturbed_runs: The tensors of each perturbed run.
+        kind: Which tensors are compared, such as the gradients.
+        left_out: Names of tensors that are in no group.
+        by_family: Whether a group is a family of tensors, or a single one.
     """
     largest: dict[str, float] = {}
-    for name, summary in observed[kind].items():
+    for name, summary in plain[kind].items():
         if name in left_out:
             continue
-        group = name_family(name) if shared else name
+        group = name_family(name) if by_family else name
         largest.setdefault(group, 0.0)
-        for response in responses:
-            moved = 0.0
-            if summary[NORM] and name in response.get(kind, {}):
-                moved = measure_distance(response[kind][name], summary) / summary[NORM]
-            if math.isfinite(moved):
-                largest[group] = max(largest[group], moved)
+        for perturbed in perturbed_runs:
+            response = 0.0
+            if summary[NORM] and name in perturbed.get(kind, {}):
+                response = measure_distance(perturbed[kind][name], summary) / summary[NORM]
+            if math.isfinite(response):
+                largest[group] = max(largest[group], response)
     return largest
 
 
 def derive_value_tolerances(
-    observed: Observed, responses: list[Observed], least: float, least_of_norms: float = 0.0
+    observed: Observed, perturbed_runs: list[Observed], least: float, least_of_norms: float = 0.0
 ) -> dict[str, float]:
     """Return the relative tolerance of each value. The losses of all steps share the largest."""
     largest: dict[str, float] = defaultdict(float)  # by name, and of all losses as `loss`
-    for response in responses:
+    for perturbed in perturbed_runs:
         for name, value in observed.values.items():
             if value == 0:  # nothing to be relative to
                 continue
-            moved = abs(response.values[name] - value) / abs(value)
-            if math.isfinite(moved):
+            response = abs(perturbed.values[name] - value) / abs(value)
+            if math.isfinite(response):
                 group = "loss" if name.startswith("loss") else name
-                largest[group] = max(largest[group], moved)
+                largest[group] = max(largest[group], response)
     tolerances = {}
     for name in observed.values:
         if name.startswith("loss"):

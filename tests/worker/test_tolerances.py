@@ -49,7 +49,7 @@ def test_the_same_weight_of_each_block_shares_its_tolerance():
     plain = observe_gradients({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.0, "head": 1.0})
     moved = observe_gradients({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.01, "head": 1.0})
     derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE)
-    own = derive_tolerances(plain, [moved], LEAST_TOLERANCE, shared=False)
+    own = derive_tolerances(plain, [moved], LEAST_TOLERANCE, by_family=False)
     assert derived.of_tensor("gradient", "blocks.0.bias") == pytest.approx(FACTOR * 0.01)
     assert own.of_tensor("gradient", "blocks.0.bias") == LEAST_TOLERANCE
     assert own.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
