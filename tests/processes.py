@@ -167,17 +167,17 @@ def run_program_served(
     command: list[str],
     variables: dict[str, str],
     limit_s: float,
-    hear: Callable[[str], None] | None = None,
+    on_errors: Callable[[str], None] | None = None,
 ) -> Ended:
     """Run a program as `children.run_program` does, but served if it can be.
 
-    `hear` is called once with the whole standard error, at the end.
+    `on_errors` is called once with the whole standard error, at the end.
     """
     done = run_served(
         command, env=variables, capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
-    if hear:
-        hear(done.stderr)
+    if on_errors:
+        on_errors(done.stderr)
     return Ended(done.returncode, done.stdout, done.stderr)
 
 

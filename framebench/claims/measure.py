@@ -68,7 +68,7 @@ def run_program(
     try:
         ended = children.run_program(command, variables, TIME_LIMIT_S)
     except TimeoutError:
-        raise RuntimeError(f"{program.name} came to no end in {TIME_LIMIT_S:g} s") from None
+        raise RuntimeError(f"{program.name} did not finish within {TIME_LIMIT_S:g} s") from None
     numbers = read_numbers(ended.stdout)
     error = ""
     if ended.code:

@@ -27,7 +27,7 @@ LOG_BYTES = 2**16  # the end of a child's standard error, which is kept
 ANSWER_BYTES = 2**26  # the end of a program's output, of which the last line is its answer
 MOST_LINE_BYTES = 2**26  # of a message: results with a summary of each tensor have some 2**20
 POLL_S = 0.1  # between two checks whether a silent child is still alive
-HEAR_S = 1.0  # between two reads of a program's standard error
+ERRORS_EVERY_S = 1.0  # between two reads of a program's standard error
 LISTEN_S = 1.0  # to the rest in a pipe once its writer is dead
 MOST_ROUNDS = 20  # of killing: a process may start others during a round
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -260,13 +260,13 @@ def run_program(
     command: Sequence[str],
     variables: Mapping[str, str],
     limit_s: float,
-    hear: Callable[[str], None] | None = None,
+    on_errors: Callable[[str], None] | None = None,
 ) -> Ended:
     """Run a program with only these variables, and return its exit code and output.
 
-    Processes that it leaves behind are killed at once. `hear` is called every second with the end
-    of its standard error. Raises TimeoutError after `limit_s` seconds, and OSError if it cannot be
-    started.
+    Processes that it leaves behind are killed at once. `on_errors` is called every second with the
+    end of its standard error. Raises TimeoutError after `limit_s` seconds, and OSError if it cannot
+    be started.
     """
     process = CHILDREN.start(
         command,
@@ -283,7 +283,7 @@ def run_program(
         logs.append(printed)
         errors = LogTail(process.stderr)
         logs.append(errors)
-        wait_for_program(process, limit_s, errors, hear)
+        wait_for_program(process, limit_s, errors, on_errors)
     finally:
         CHILDREN.end(process)
         for log in logs:
@@ -295,19 +295,19 @@ def wait_for_program(
     process: subprocess.Popen[bytes],
     limit_s: float,
     errors: LogTail,
-    hear: Callable[[str], None] | None,
+    on_errors: Callable[[str], None] | None,
 ) -> None:
     """Wait until a program has ended. Raises TimeoutError after so many seconds."""
     deadline = time.monotonic() + limit_s
     while True:
         left_s = deadline - time.monotonic()
         try:
-            process.wait(left_s if hear is None else min(left_s, HEAR_S))
+            process.wait(left_s if on_errors is None else min(left_s, ERRORS_EVERY_S))
             return
         except subprocess.TimeoutExpired:
-            if hear is None or left_s <= HEAR_S:
+            if on_errors is None or left_s <= ERRORS_EVERY_S:
                 raise TimeoutError from None
-            hear(errors.text())
+            on_errors(errors.text())
 
 
 def kill_group(leader: int) -> None:

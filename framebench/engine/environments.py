@@ -534,15 +534,15 @@ def run_module(
     *arguments: str,
     variables: Mapping[str, str] = NO_VARIABLES,
     limit_s: float = MODULE_LIMIT_S,
-    hear: Callable[[str], None] | None = None,
+    on_errors: Callable[[str], None] | None = None,
 ) -> str:
     """Return what one of our modules prints in a framework's environment, with these variables.
 
     The module may import a user's file: its process is killed after so many seconds, with all that
-    it has started. `hear` is called every second with the end of its errors. Raises SetupError with
-    that end, and OSError if it failed because a disk is full.
+    it has started. `on_errors` is called every second with the end of its errors. Raises SetupError
+    with that end, and OSError if it failed because a disk is full.
     """
-    paths = {
+    process_variables = {
         **os.environ,
         **environment.variables(),
         **variables,
@@ -550,10 +550,10 @@ def run_module(
     }
     command = [str(environment.python), "-P", "-m", module, *arguments]
     try:
-        ended = children.run_program(command, paths, limit_s, hear)
+        ended = children.run_program(command, process_variables, limit_s, on_errors)
     except TimeoutError:
         raise SetupError(
-            f"{module} in {environment.name} came to no end in {limit_s:g} s, and was ended"
+            f"{module} in {environment.name} did not finish within {limit_s:g} s and was killed"
         ) from None
     if ended.code:
         check_disks(ended.stderr, [environment.folder])

@@ -74,10 +74,14 @@ class Worker:
         self.expired_s: float | None = None  # the limit at which it was killed
         self.is_gone = False
         self.kills_before = count_oom_kills()
-        paths = {"PYTHONPATH": import_path(variables.get("PYTHONPATH"))}
+        process_variables = {
+            **os.environ,
+            **variables,
+            "PYTHONPATH": import_path(variables.get("PYTHONPATH")),
+        }
         self.process = CHILDREN.start(
             [str(environment.python), "-P", "-m", module, json.dumps(orders)],
-            {**os.environ, **variables, **paths},
+            process_variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             stdin=subprocess.PIPE if live else subprocess.DEVNULL,
@@ -120,28 +124,43 @@ class Worker:
         """
         deadline = time.monotonic() + limit_s
         while True:
-            try:
-                line = self.lines.read(deadline - time.monotonic())
-            except TooLong:
-                message = make_protocol_error("a message without an end")
-                self.kill()
-            else:
-                if line is None:
-                    return None
-                message = parse_message(line)
-            if "phase" in message:
-                self.phase = message["phase"]
-                on_phase(self.phase)
-            elif "measured" in message:
-                self.measured = message["measured"]
-            elif "report" in message:
-                self.reports.append(message["report"])
-            elif message:
-                ends = "result" in message or "error" in message
-                # of several ranks the first error is the cause of the others
-                if ends and "error" not in self.final:
-                    self.final = message
-                return message
+            message = self.read_next(deadline - time.monotonic())
+            if message is None:
+                return None
+            is_cut_off = not message  # the worker died while it wrote: the next line is None
+            if is_cut_off or self.note_progress(message, on_phase):
+                continue
+            ends = "result" in message or "error" in message
+            # of several ranks the first error is the cause of the others
+            if ends and "error" not in self.final:
+                self.final = message
+            return message
+
+    def read_next(self, limit_s: float) -> Message | None:
+        """Return the message in the worker's next line, or None if it will write no more.
+
+        A worker whose line has no end is killed, which is an error like any other. Raises
+        TimeoutError.
+        """
+        try:
+            line = self.lines.read(limit_s)
+        except TooLong:
+            self.kill()
+            return make_protocol_error("a message without an end")
+        return None if line is None else parse_message(line)
+
+    def note_progress(self, message: Message, on_phase: OnPhase) -> bool:
+        """Note a message on the way to an answer, and return whether it is one."""
+        if "phase" in message:
+            self.phase = message["phase"]
+            on_phase(self.phase)
+        elif "measured" in message:
+            self.measured = message["measured"]
+        elif "report" in message:
+            self.reports.append(message["report"])
+        else:
+            return False
+        return True
 
     def end(self, on_phase: OnPhase, limit_s: float) -> Outcome:
         """Listen until the worker has reported its result or has ended, and return its outcome.

@@ -101,14 +101,19 @@ def run_worker(
     place = f"{arguments[0]} in {environment.name}"
     arguments = [environment.framework, *arguments]
 
-    def hear(errors: str) -> None:
+    def pass_progress_on(errors: str) -> None:
         message = find_progress(errors)
         if progress and message:
             progress(message)
 
     try:
         printed = run_module(
-            environment, WORKER, *arguments, variables=variables, limit_s=limit_s, hear=hear
+            environment,
+            WORKER,
+            *arguments,
+            variables=variables,
+            limit_s=limit_s,
+            on_errors=pass_progress_on,
         )
         reply = json.loads(printed.splitlines()[-1])
         if "fault" in reply:

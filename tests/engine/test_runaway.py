@@ -100,7 +100,7 @@ LEFT_BY_MODULE = {
         None,
     ),
     "a daemon, fails": (DAEMON, "sys.exit(3)", "failed"),
-    "another program, hangs": (EXECUTED, "time.sleep(600)", "no end"),
+    "another program, hangs": (EXECUTED, "time.sleep(600)", "did not finish within"),
 }
 SOON_S = 300  # far less than a child sleeps
 FLOOD = """
@@ -159,7 +159,7 @@ def test_children_of_a_module_neither_delay_nor_outlive_it(
 ):
     program = f"{define_child}\nsleep_in_child()\n{end_of_parent}\n"
     environment = make_environment(program, tmp_path)
-    limit_s = 3.0 if fault == "no end" else 60.0
+    limit_s = 3.0 if fault == "did not finish within" else 60.0
     began = time.monotonic()
     variables = {MARKER: str(tmp_path)}
     if fault is None:
@@ -261,14 +261,14 @@ def wait_for_worker(environment: Environment, limit_s: float) -> None:
 
 
 def wait_for_module(environment: Environment, limit_s: float) -> None:
-    with pytest.raises(SetupError, match="no end"):
+    with pytest.raises(SetupError, match="did not finish within"):
         environments.run_module(environment, "module", limit_s=limit_s)
 
 
 def listen_to_module(environment: Environment, limit_s: float) -> None:
     """Wait for a module whose progress is shown meanwhile."""
-    with pytest.raises(SetupError, match="no end"):
-        environments.run_module(environment, "module", limit_s=limit_s, hear=ignore)
+    with pytest.raises(SetupError, match="did not finish within"):
+        environments.run_module(environment, "module", limit_s=limit_s, on_errors=ignore)
 
 
 @pytest.mark.timeout(100)
@@ -342,7 +342,7 @@ def test_a_module_that_prints_without_end_takes_no_memory(stream, tmp_path, monk
     monkeypatch.setattr(children, "ANSWER_BYTES", 2**22)
     before = read_peak_mib()
     environment = make_environment(f"{FLOOD}\nflood({stream})\n", tmp_path)
-    with pytest.raises(SetupError, match="no end"):
+    with pytest.raises(SetupError, match="did not finish within"):
         environments.run_module(environment, "module", limit_s=3.0)
     assert read_peak_mib() - before < 100
 
