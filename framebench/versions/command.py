@@ -199,7 +199,7 @@ def compare_(
                 all_records = sources.measure_file(request, base, change, results)
             records = all_records
         else:
-            all_records = sources.read_releases(results, machine, base, change)
+            all_records = sources.read_records_of_both(results, machine, base, change)
             records = select_named(all_records, chosen)
         # intervals depend on all blocks of the machine, not on which cases were chosen
         machine_blocks = rule.make_release_blocks(all_records)

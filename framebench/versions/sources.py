@@ -18,23 +18,24 @@ from framebench.versions import measure
 from framebench.versions.judge import explain_no_machine, has_both, parse_pair
 
 
-def read_releases(results: Path, machine: str | None, base: str, change: str) -> list[Record]:
+def read_records_of_both(folder: Path, machine: str | None, base: str, change: str) -> list[Record]:
     """Return the records of the named machine, or else of the first that measured both releases.
 
-    Raises UnknownVersion if no machine has measured both.
+    Raises UnknownVersion if no machine has measured both, or if they are no two releases of one
+    framework.
     """
-    parse_pair(base, change)
-    folder = Results(results)
+    parse_pair(base, change)  # only for the error
+    results = Results(folder)
 
     def has_measured_both(name: str) -> bool:
-        return has_both(folder.get_records(name), base, change)
+        return has_both(results.get_records(name), base, change)
 
-    if machine is None and folder.machines and not any(map(has_measured_both, folder.machines)):
-        plans = suggest_plans(results, base, change)
-        raise explain_no_machine(folder.records, base, change, plans)
+    if machine is None and results.machines and not any(map(has_measured_both, results.machines)):
+        plans = suggest_plans(folder, base, change)
+        raise explain_no_machine(results.records, base, change, plans)
     records = []
-    for name in find_machines(folder, machine, has_measured_both):
-        records += folder.get_records(name)
+    for name in find_machines(results, machine, has_measured_both):
+        records += results.get_records(name)
     return records
 
 
