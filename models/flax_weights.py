@@ -176,8 +176,13 @@ class CanonicalNames:
         """Return whether Flax has the canonical matrix's rows as columns."""
         return self.restorers[make_key(path)] is transpose_linear
 
-    def unload(self, path: Sequence[Any], value: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the canonical tensors of the leaf at `path`, by name."""
+    def restore_leaf(
+        self, path: Sequence[Any], value: np.ndarray
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield (name, array) of each canonical tensor of the leaf at `path`.
+
+        A leaf that holds stacked layers has one for each layer.
+        """
         restore = self.restorers[make_key(path)]
         names = self.list_names(path)
         layers = [value] if names == [name_leaf(path)] else value

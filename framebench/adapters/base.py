@@ -51,15 +51,16 @@ class RanksUnavailable(Exception):
     """This release of the framework cannot predict a case over ranks; the message says why."""
 
 
-class Switches(dict[str, Switch]):
-    """Hold a framework's switches by the name in a row's `how`.
+class Switches:
+    """Hold the switches of a module; an instance is the decorator that registers them."""
 
-    Used as a decorator, it enters a function by the function's name.
-    """
+    def __init__(self) -> None:
+        """Begin without a switch."""
+        self.by_name: dict[str, Switch] = {}  # the name of a row's switch in the catalog
 
     def __call__(self, function: Switch) -> Switch:
-        """Enter a function by its name, and return it."""
-        self[function.__name__] = function
+        """Register a function by its name, and return it."""
+        self.by_name[function.__name__] = function
         return function
 
 
@@ -67,7 +68,7 @@ def collect_switches(modules: Iterable[ModuleType]) -> dict[str, Switch]:
     """Return the switches of a framework's modules by name."""
     switches: dict[str, Switch] = {}
     for module in modules:
-        switches |= module.switch
+        switches |= module.switch.by_name
     return switches
 
 

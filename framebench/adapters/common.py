@@ -209,12 +209,11 @@ def expect_buffers_changed(adapter: Adapter, displace: Callable[[], object]) -> 
 
 
 def expect_trained(
-    adapter: Adapter, prefixes: tuple[str, ...], key: str, find_trained: Callable[[], set[str]]
+    adapter: Adapter, prefixes: tuple[str, ...], find_trained: Callable[[], set[str]]
 ) -> Proof:
     """Return a proof that the weights with these prefixes are trained, and no others.
 
-    `find_trained` returns the names of the weights that were trained. Their number is the
-    evidence's entry `key`.
+    `find_trained` returns the names of the weights that were trained.
     """
 
     def count_weights() -> Evidence:
@@ -224,16 +223,16 @@ def expect_trained(
         trained = find_trained()
         with_states = {state.name for state in adapter.states()}
         return {
-            key: len(trained),
+            "weights_trained": len(trained),
             "weights_with_states": len(with_states),
             "weights_to_train": len(to_train),
-            "other_weights_than_these": len((trained | with_states) - to_train),
+            "other_weights_trained": len((trained | with_states) - to_train),
         }
 
     proof = expect(
-        {key: equal_to("weights_to_train")},
+        weights_trained=equal_to("weights_to_train"),
         weights_to_train=above(0),
         weights_with_states=equal_to("weights_to_train"),
-        other_weights_than_these=0,
+        other_weights_trained=0,
     )
     return proof.counting(count_weights)

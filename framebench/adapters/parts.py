@@ -9,14 +9,15 @@ function gets the part after all switches have run, so no order of strategies lo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec
+from typing import Any, Generic, Literal, ParamSpec
 
 from framebench.strategies.strategy import IncompatibleStrategies
 
 P = ParamSpec("P")
+Change = Literal["set", "wrapped", "claimed"]
 
 
 class Ledger:
@@ -28,10 +29,10 @@ class Ledger:
     def __init__(self) -> None:
         """Begin without a change."""
         self.acting = ""  # the strategy whose switch or hook runs
-        # how each part was changed ("set", "wrapped", "claimed"), and by which strategy
-        self.changes: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
-        # wrappers that wait until all switches have run; None from then on
-        self.pending: list[Callable[[], None]] | None = []
+        # how each part was changed, and by which strategy
+        self.changes: defaultdict[str, list[tuple[Change, str]]] = defaultdict(list)
+        self.switches_have_run = False  # whether `finish` was called
+        self.pending: list[Callable[[], None]] = []  # wrappers that wait for that
 
     @contextmanager
     def acting_as(self, strategy: str) -> Iterator[None]:
@@ -51,31 +52,34 @@ class Ledger:
         if not self.acting:
             return
         if is_same:
-            self.enter(part, "set", ())
-        elif self.pending is None:  # wrappers are applied already, and would be lost
-            self.enter(part, "set", ("set", "wrapped", "claimed"))
+            self.enter(part, "set", refused_after=set())
+        elif self.switches_have_run:  # wrappers are applied already, and would be lost
+            self.enter(part, "set", refused_after={"set", "wrapped", "claimed"})
         else:
-            self.enter(part, "set", ("set", "claimed"))
+            self.enter(part, "set", refused_after={"set", "claimed"})
 
     def claim(self, part: str) -> None:
         """Enter that only the acting strategy may change a part. Raises IncompatibleStrategies."""
-        self.enter(part, "claimed", ("set", "wrapped", "claimed"))
+        self.enter(part, "claimed", refused_after={"set", "wrapped", "claimed"})
 
     def wrap(self, part: str, apply: Callable[[], None]) -> None:
         """Wrap a part once all switches have run, or at once if they have.
 
         Raises IncompatibleStrategies if another strategy has claimed the part.
         """
-        self.enter(part, "wrapped", ("claimed",))
-        if self.pending is None:
+        self.enter(part, "wrapped", refused_after={"claimed"})
+        if self.switches_have_run:
             apply()
         else:
             self.pending.append(apply)
 
-    def enter(self, part: str, change: str, refused: tuple[str, ...]) -> None:
-        """Enter a change, unless another strategy has made one of the refused ones."""
+    def enter(self, part: str, change: Change, refused_after: Set[Change]) -> None:
+        """Enter a change of the acting strategy.
+
+        Raises IncompatibleStrategies after another strategy's change of a kind in `refused_after`.
+        """
         for earlier, other in self.changes[part]:
-            if earlier in refused and other != self.acting:
+            if earlier in refused_after and other != self.acting:
                 what = part.replace("_", " ")
                 raise IncompatibleStrategies(
                     f"{other} and {self.acting} do not combine: both change the {what}"
@@ -84,10 +88,10 @@ class Ledger:
 
     def finish(self) -> None:
         """Apply the recorded wrappers in the order of the strategies: all switches have run."""
-        pending = self.pending or []
-        self.pending = None
-        for apply in pending:
+        self.switches_have_run = True
+        for apply in self.pending:
             apply()
+        self.pending.clear()
 
 
 def refuse_unset(*_: Any) -> Any:

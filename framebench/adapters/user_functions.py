@@ -53,8 +53,8 @@ def describe_type(instance: Any) -> str:
     raise AssertionError("every class ends in object")
 
 
-def see_nothing(adapter: Any, *_: Any) -> str:
-    """Return an empty text, in a framework that does not tell which operation did something."""
+def leave_operation_unknown(adapter: Any, *details: Any) -> str:
+    """Return "" for the operation that did something: this framework cannot tell which it was."""
     return ""
 
 

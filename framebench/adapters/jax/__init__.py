@@ -28,7 +28,7 @@ def find_switches(case: Case) -> dict[str, Switch]:
     # imported here, since it would add to the memory and the start of every other case
     from framebench.adapters.jax import ranks
 
-    return SWITCHES | ranks.switch
+    return SWITCHES | ranks.switch.by_name
 
 
 def make(case: Case) -> JaxAdapter:

@@ -483,10 +483,10 @@ class JaxAdapter(Adapter):
     def weights(self) -> Iterator[tuple[str, np.ndarray]]:
         model = (self.params, self.constants["frozen"], self.stats)
         for path, value in jax.tree_util.tree_leaves_with_path(model):
-            yield from self.names.unload(list_keys(path), self.recipe.to_numpy(value))
+            yield from self.names.restore_leaf(list_keys(path), self.recipe.to_numpy(value))
         teacher = self.constants.get("teacher", ())
         for path, value in jax.tree_util.tree_leaves_with_path(teacher):
-            for name, array in self.teacher_names.unload(list_keys(path), np.asarray(value)):
+            for name, array in self.teacher_names.restore_leaf(list_keys(path), np.asarray(value)):
                 yield f"teacher.{name}", array
 
     def states(self) -> Iterator[State]:

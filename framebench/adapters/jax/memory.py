@@ -56,12 +56,16 @@ def mu_bf16(run: JaxAdapter) -> Proof:
     return proof.counting(count_moments)
 
 
-def train_once(run: JaxAdapter) -> Evidence:
-    """Train another model for one step in float32, and drop all that refers to it."""
-    callbacks = list(gc.callbacks)  # a new adapter replaces the callback of this one
-    case = replace(run.case, scenario="train", strategy="fp32")
-    trainer = JaxAdapter(case, run.switches)
-    trainer.float64 = run.float64
+def train_once(adapter: JaxAdapter) -> Evidence:
+    """Train another model for one step in the adapter's precision, and drop all that refers to it.
+
+    The case of the adapter is one of evaluation; the other model is trained by the baseline.
+    """
+    # the new adapter below replaces the callback by which this adapter counts collections
+    callbacks = list(gc.callbacks)
+    case = replace(adapter.case, scenario="train", strategy="fp32")
+    trainer = JaxAdapter(case, adapter.switches)
+    trainer.float64 = adapter.float64  # `build` makes the weights in this precision
     trainer.build()
     trainer.step()
     trainer.synchronize()

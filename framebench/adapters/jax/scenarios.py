@@ -132,7 +132,7 @@ def frozen(run: JaxAdapter, part: str = "half") -> Proof:
         return {"products_if_all_were_trained": len(find_products(all_trained.jaxpr))}
 
     fewer = expect(products=below("products_if_all_were_trained")).counting(count_products)
-    return common.expect_trained(run, prefixes, "weights_with_gradient", find_trained) & fewer
+    return common.expect_trained(run, prefixes, find_trained) & fewer
 
 
 def list_names(tree: Tree) -> list[str]:

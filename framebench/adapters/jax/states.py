@@ -20,7 +20,8 @@ from framebench.models import flax_weights
 Path = tuple[Any, ...]  # of a leaf: the keys of JAX on the way to it
 # the kind of state by optax's field
 KINDS = {"trace": "momentum", "mu": "first moment", "nu": "second moment", "v": "second moment"}
-MEANS = ("v_row", "v_col")  # fields of Adafactor for a matrix
+ADAFACTOR_MEANS = ("v_row", "v_col")  # fields of Adafactor for a matrix
+ADAFACTOR_FIELDS = (*ADAFACTOR_MEANS, "v")
 # the field in which a state counts the steps of a period, and begins again at 0
 PERIOD_COUNTERS: dict[type, str] = {
     optax.MultiStepsState: "mini_step",
@@ -52,23 +53,38 @@ def read_states(
             path = rename(path)
         fields, weight_path = split_path(path)
         field = fields[-1] if fields else ""
-        if "acc_grads" in fields:
-            # `MultiSteps` adds up gradients here: like PyTorch's `.grad`, no state of the update
+        if (
+            is_gradient_sum(fields)
+            or is_step_count(field, value)
+            or is_adafactor_placeholder(field, value)
+        ):
             continue
-        if value.ndim == 0 and field not in KINDS:
-            # a count of steps; in a known field it would be the moment of a weight without axes
-            continue
-        if field in (*MEANS, "v") and value.shape == (1,):
-            # Adafactor has a single number in a field that it does not use
-            continue
-        if field in MEANS:
+        if field in ADAFACTOR_MEANS:
             yield name_mean(field, weight_path, to_numpy(value), params, names)
             continue
         if not names.has(weight_path):  # a user's optimizer for a part of a model
             yield State(KINDS.get(field, field), name_by_path(path), to_numpy(value), value.nbytes)
             continue
-        for name, array in names.unload(weight_path, to_numpy(value)):
+        for name, array in names.restore_leaf(weight_path, to_numpy(value)):
             yield State(KINDS.get(field, field), name, array, array.nbytes)
+
+
+def is_gradient_sum(fields: list[str]) -> bool:
+    """Return whether optax's `MultiSteps` adds up gradients in the last of these fields.
+
+    Like PyTorch's `.grad`, they are no state of the update.
+    """
+    return "acc_grads" in fields
+
+
+def is_step_count(field: str, value: Array) -> bool:
+    """Return whether a value is a count of steps, and not the moment of a weight without axes."""
+    return value.ndim == 0 and field not in KINDS
+
+
+def is_adafactor_placeholder(field: str, value: Array) -> bool:
+    """Return whether a value is the single number of a field that Adafactor does not use."""
+    return field in ADAFACTOR_FIELDS and value.shape == (1,)
 
 
 def split_path(path: tuple[Any, ...]) -> tuple[list[str], list[Any]]:

@@ -47,6 +47,9 @@ from framebench.adapters.proof import (
 switch = Switches()
 LOOP = " while("  # in the optimised HLO
 LAYOUT = ("NHWC", "HWIO", "NHWC")
+# channels of two convolutions: a kernel that was tried for one shape is not tried again for it
+CHANNELS_UNTRIED = 48
+CHANNELS_TRIED = 56
 
 
 @switch
@@ -260,7 +263,7 @@ def sdpa(run: JaxAdapter, backend: str) -> Proof:
     return expect(fused_attentions=above(0)).counting(count_calls)
 
 
-def count_allocations(run: JaxAdapter, channels: int, **options: Any) -> int:
+def count_allocations(run: JaxAdapter, *, channels: int, **options: Any) -> int:
     """Return how often XLA allocates while it compiles a convolution: trials of kernels do.
 
     Args:
@@ -293,8 +296,10 @@ def autotune_off(run: JaxAdapter) -> Proof:
 
     def count_both() -> Evidence:
         return {
-            "allocations_untried": count_allocations(run, 48),
-            "allocations_tried": count_allocations(run, 56, xla_gpu_autotune_level=4),
+            "allocations_untried": count_allocations(run, channels=CHANNELS_UNTRIED),
+            "allocations_tried": count_allocations(
+                run, channels=CHANNELS_TRIED, xla_gpu_autotune_level=4
+            ),
         }
 
     return expect(allocations_tried=above("allocations_untried", times=2)).counting(count_both)

@@ -30,7 +30,7 @@ from framebench.adapters.user_functions import (
     STEP,
     UserFile,
     describe_type,
-    see_nothing,
+    leave_operation_unknown,
     select_returned,
     unwrap_loss,
 )
@@ -542,9 +542,11 @@ def compute_gradient(adapter: JaxAdapter) -> tuple[float, list[tuple[str, np.nda
     (loss_array, adapter.stats), grads = compiled(*model, *adapter.inputs)
     named_grads: list[tuple[str, np.ndarray]] = []
     for path, grad in jax.tree_util.tree_leaves_with_path(grads):
-        named_grads += adapter.names.unload(list_keys(path), np.asarray(grad))
+        named_grads += adapter.names.restore_leaf(list_keys(path), np.asarray(grad))
     return float(loss_array), named_grads
 
 
 # JAX has no known wrong gradients, and operations inside a compiled step cannot be watched
-explain_wrong_gradients = find_first_random = find_first_infinite = see_nothing
+explain_wrong_gradients = leave_operation_unknown
+find_first_random = leave_operation_unknown
+find_first_infinite = leave_operation_unknown

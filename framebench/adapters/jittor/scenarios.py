@@ -87,7 +87,7 @@ def frozen(run: JittorAdapter, part: str = "half") -> Proof:
         return {name for name in weights if not np.array_equal(after[name], before[name])}
 
     run.recipe.on_model.append(freeze)
-    return common.expect_trained(run, prefixes, "weights_moved", find_moved)
+    return common.expect_trained(run, prefixes, find_moved)
 
 
 @switch

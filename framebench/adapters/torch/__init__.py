@@ -39,7 +39,7 @@ def find_switches(case: Case) -> dict[str, Switch]:
     # imported here, since it would add to the memory and the start of every other case
     from framebench.adapters.torch import ranks
 
-    return SWITCHES | ranks.switch
+    return SWITCHES | ranks.switch.by_name
 
 
 def import_the_rest() -> None:

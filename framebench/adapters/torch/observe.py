@@ -139,6 +139,8 @@ class DecomposingMode(TorchDispatchMode):
         Only inference mode passes composed operators on as a whole. Returns NotImplemented for any
         other operator.
         """
+        # PyTorch leaves a mode while its `__torch_dispatch__` runs; entered again, it sees the
+        # parts. It is not `self.__enter__`, by which a subclass also sets up its hooks.
         super().__enter__()
         try:
             return func.decompose(*args, **kwargs)

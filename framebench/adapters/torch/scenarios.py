@@ -40,13 +40,18 @@ def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
 
     def apply_mode(run: TorchAdapter) -> Proof:
         run.recipe.contexts.append(context)
-        unchanged = common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
-        return explain_gradients(run, proof) & unchanged
+        return add_gradient_check(run, proof) & expect_buffers_unchanged(run)
 
     return apply_mode
 
 
-def explain_gradients(run: TorchAdapter, proof: Proof) -> Proof:
+def expect_buffers_unchanged(run: TorchAdapter) -> Proof:
+    """Return a proof that a step in evaluation mode changes no running statistic."""
+    # Asked when the proof is judged: the switch of `batch_stats` may run after this one.
+    return common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
+
+
+def add_gradient_check(run: TorchAdapter, proof: Proof) -> Proof:
     """Return the proof; for a user's model one that also checks that it leaves gradients off.
 
     A model that computes forces, which are gradients of an energy, switches gradients on in its
@@ -61,16 +66,18 @@ def explain_gradients(run: TorchAdapter, proof: Proof) -> Proof:
 
 
 INFERENCE_TENSOR = expect(inference_tensor=True)
-switch["no_grad"] = make_mode_switch(torch.no_grad, NOTHING_KEPT)
-switch["inference_mode"] = make_mode_switch(torch.inference_mode, INFERENCE_TENSOR & NOTHING_KEPT)
-switch["grad"] = make_mode_switch(torch.enable_grad, GRAPH_KEPT)
+switch.by_name["no_grad"] = make_mode_switch(torch.no_grad, NOTHING_KEPT)
+switch.by_name["inference_mode"] = make_mode_switch(
+    torch.inference_mode, INFERENCE_TENSOR & NOTHING_KEPT
+)
+switch.by_name["grad"] = make_mode_switch(torch.enable_grad, GRAPH_KEPT)
 
 
 @switch
 def frozen_weights(run: TorchAdapter) -> Proof:
     """Request no gradient of any weight, with autograd left on."""
     run.recipe.on_model.append(lambda model: model.requires_grad_(False))
-    return NOTHING_KEPT & common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
+    return NOTHING_KEPT & expect_buffers_unchanged(run)
 
 
 @switch
@@ -100,7 +107,7 @@ def frozen(run: TorchAdapter, part: str = "half") -> Proof:
         return {name for name, p in run.model.named_parameters() if p.grad is not None}
 
     run.recipe.on_model.append(freeze)
-    return common.expect_trained(run, prefixes, "weights_with_gradient", find_with_gradient)
+    return common.expect_trained(run, prefixes, find_with_gradient)
 
 
 @switch
