@@ -16,7 +16,7 @@ from framebench.analysis.results import Results
 from framebench.cluster.checks import check
 from framebench.publish.tables import make_document_parts, make_tables
 from tests.processes import ROOT
-from tests.published.committed_files import list_anchors, list_tracked, read_records
+from tests.published.committed_files import list_anchors, list_tracked
 
 
 @cache
@@ -62,7 +62,8 @@ def test_links_lead_to_files_and_headings_that_exist(page):
 
 
 def test_published_tables_are_generated():
-    tables = make_tables(read_records(), Results.committed(ROOT / "results"))
+    results = Results.committed(ROOT / "results")
+    tables = make_tables(results.records, results)
     files = list_tracked("results/tables")
     assert files
     for file in files:
