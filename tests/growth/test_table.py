@@ -159,6 +159,6 @@ def test_the_slope_interval_has_its_stated_coverage():
         pytest.param(FLAT + 2**20 * (NUMBERS // 40), "undecided", id="five jumps"),
     ],
 )
-def test_one_instrument_shows_growth_and_only_all_show_none(private_bytes, verdict):
+def test_growth_needs_one_instrument_and_no_growth_needs_all(private_bytes, verdict):
     growth = make_growth(host_malloc=FLAT, host_private=private_bytes)
     assert table.judge(growth) == verdict

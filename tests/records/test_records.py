@@ -251,7 +251,7 @@ def test_the_depth_of_a_string_without_an_end_is_found_at_once():
     assert not is_too_deep(b"[]" * 201 + b'"' + rb"\"" * 400_000)
 
 
-def test_deep_json_in_another_encoding_is_none():
+def test_deep_utf16_text_is_not_taken_for_json():
     assert not is_json(("[" * 100_000).encode("utf-16-le"))
 
 

@@ -159,12 +159,17 @@ def test_weights_are_predicted_in_the_types_that_the_file_gives_them(
 @pytest.mark.parametrize(
     ("types", "label"),
     [
-        ({"float32": 8}, "own/torch/train/fp32/b4/mine"),
-        ({}, "own/torch/train/fp32/b4/mine"),  # another framework
-        ({"bfloat16": 8}, "own/torch/train/as-written/b4/mine, with weights in bfloat16"),
-        (
+        pytest.param({"float32": 8}, "own/torch/train/fp32/b4/mine", id="float32"),
+        pytest.param({}, "own/torch/train/fp32/b4/mine", id="a framework that tells no types"),
+        pytest.param(
+            {"bfloat16": 8},
+            "own/torch/train/as-written/b4/mine, with weights in bfloat16",
+            id="bfloat16",
+        ),
+        pytest.param(
             {"float32": 1, "float16": 9},
             "own/torch/train/as-written/b4/mine, with weights in float16 (90%) and float32 (10%)",
+            id="two types",
         ),
     ],
 )
@@ -174,6 +179,15 @@ def test_a_label_says_in_which_types_a_file_is_simulated(types, label, tmp_path)
         facts = folder / "own.json"
         facts.write_text(json.dumps(json.loads(facts.read_text()) | {"types": types}))
         assert model.baseline.label == label
+
+
+def test_only_the_baseline_is_labelled_as_written(tmp_path):
+    model = trial.inspect_file(write_variant(tmp_path), 4)
+    with trial.use_model(model) as folder:
+        facts = folder / "own.json"
+        narrow = {"types": {"bfloat16": 8}}
+        facts.write_text(json.dumps(json.loads(facts.read_text()) | narrow))
+        assert model.baseline.strategy_label == "as-written"
         assert model.make_case("foreach").strategy_label == "foreach"
 
 

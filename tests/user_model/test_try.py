@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -91,18 +92,33 @@ def test_options_that_give_no_answer_are_refused(option, value, message, tmp_pat
     assert message in done.stderr
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a trial that asks for at least three blocks meets."""
+
+    seconds: float | None = 1e9  # until its deadline
+    decided_after: int = 5  # blocks
+    wrong: frozenset[str] = frozenset({"compile"})  # strategies that compute something else
+
+
 @pytest.mark.parametrize(
-    ("seconds", "needed", "wrong", "measured"),
+    ("given", "measured"),
     [
-        (1e9, 5, {"compile"}, 5),
-        (None, 5, {"compile"}, 3),  # as many as were asked for
-        (1e9, 1, {"compile"}, 3),
-        (0, 5, {"compile"}, 1),  # no time for more
-        (1e9, 5, {"compile", "fp32"}, 1),  # without its baseline nothing is compared
+        pytest.param(Given(), 5, id="until all are decided"),
+        pytest.param(Given(seconds=None), 3, id="no deadline: as many as were asked for"),
+        pytest.param(Given(decided_after=1), 3, id="decided early: as many as were asked for"),
+        pytest.param(Given(seconds=0), 1, id="no time for more"),
+        pytest.param(
+            Given(wrong=frozenset({"compile", "fp32"})), 1, id="no baseline to compare with"
+        ),
     ],
 )
-def test_blocks_follow_while_ratios_are_undecided(seconds, needed, wrong, measured, monkeypatch):
-    """What is slow or not right is in the first block alone, and what takes a compiler is last."""
+def test_blocks_follow_while_ratios_are_undecided(given, measured, monkeypatch):
+    """A strategy that is slow (amp_bf16 here) or wrong is in the first block alone.
+
+    Within it, what has to be compiled comes last.
+    """
+    least_blocks = 3
     blocks = []
     strategies = ("fp32", "compile", "amp_bf16", "checkpoint")
     variants = []
@@ -110,7 +126,7 @@ def test_blocks_follow_while_ratios_are_undecided(seconds, needed, wrong, measur
         variants.append(Variant(Case("transformer", "torch", "train", name, 4), CONTROL))
 
     def list_records(variant):
-        usable = variant.case.strategy not in wrong
+        usable = variant.case.strategy not in given.wrong
         return [SimpleNamespace(usable=usable, status="ok")] if blocks else []
 
     def measure_group(group, run, number):
@@ -120,13 +136,13 @@ def test_blocks_follow_while_ratios_are_undecided(seconds, needed, wrong, measur
         return "no units" if case.plan.precision == "bf16" else None
 
     def are_decided(left):
-        return len(blocks) >= needed
+        return len(blocks) >= given.decided_after
 
     run = SimpleNamespace(get_records=list_records, listener=SimpleNamespace(skipped=ignore))
     monkeypatch.setattr(measure.runner, "explain_slowness", explain_slowness)
     monkeypatch.setattr(measure.blocks, "measure_group", measure_group)
-    deadline = None if seconds is None else time.monotonic() + seconds
-    measure.measure_blocks(variants, run, 3, deadline, are_decided)
+    deadline = None if given.seconds is None else time.monotonic() + given.seconds
+    measure.measure_blocks(variants, run, least_blocks, deadline, are_decided)
     assert blocks[0] == ["fp32", "amp_bf16", "checkpoint", "compile"]
     assert blocks[1:] == [["fp32", "checkpoint"]] * (measured - 1)
 

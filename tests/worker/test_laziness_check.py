@@ -119,8 +119,12 @@ class CachingAdapter(ScriptedAdapter):
 @pytest.mark.parametrize(
     "case_id", ["resnet50/torch/eval/no_grad/b4/tiny", "transformer/torch/varlen/raw/b4/tiny"]
 )
-@pytest.mark.parametrize(("every", "reason"), [(1, ""), (2, "other inputs gave the same loss")])
-def test_step_that_does_not_read_its_inputs_is_noticed(case_id, every, reason):
+@pytest.mark.parametrize(
+    ("every", "reason"),
+    [(1, ""), (2, "other inputs gave the same loss")],
+    ids=["reads them in each step", "reads them in every second step"],
+)
+def test_step_that_ignores_its_inputs_is_told_from_one_that_reads_them(case_id, every, reason):
     adapter = CachingAdapter(parse(case_id), every)
     inputs, stream = adapter.inputs, adapter.stream
     adapter.step()

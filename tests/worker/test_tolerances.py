@@ -63,9 +63,10 @@ def test_an_unmoved_tensor_has_the_tolerance_of_its_kind():
 
 
 @pytest.mark.parametrize("by", ["name", "size"])
-def test_rounding_of_a_negligible_gradient_widens_no_tolerance(by):
-    """The bias of a convolution before a batch norm is of the same family as every bias of an
-    nn.Sequential.
+def test_a_gradient_that_is_only_rounding_does_not_count_for_its_family(by):
+    """`0.bias` is only rounding, since a batch norm follows it.
+
+    By its name it is of one family with `3.bias`, whose tolerance must not grow by it.
     """
     plain = observe_gradients({}, **{"0.bias": 1e-9, "3.bias": 1.0, "3.weight": 1.0})
     moved = observe_gradients({}, **{"0.bias": 2e-9, "3.bias": 1.01, "3.weight": 1.01})

@@ -24,11 +24,11 @@ def prove_foreach():
     adapter = adapters.load(parse("transformer/torch/train/foreach/b4/tiny"))
     adapter.build()
     adapter.step()
-    proven = [adapter.judge_effect().proven]
+    on_cpu = adapter.judge_effect().proven
     # PyTorch takes this for a GPU, on which lists are the default
     optimizer = sys.modules["torch.optim.optimizer"]
     optimizer._get_foreach_kernels_supported_devices = Mock(return_value=["cpu"])
-    return [*proven, adapter.judge_effect().proven]
+    return {"where it is no default": on_cpu, "where it is": adapter.judge_effect().proven}
 
 
 def prove_memory_fraction(obeys, taken_by_others):
@@ -97,8 +97,12 @@ def count_given_back(keeps, calls, freed_by_itself=0):
     run = SimpleNamespace(after_step=[], step=step, steps=0, synchronize=Mock())
     verdict = SWITCHES["empty_cache"](run).judge({})
     torch.empty = original
-    counts = [verdict.evidence[f"segments_freed_by_{what}"] for what in ("the_call", "steps")]
-    return [verdict.proven, *counts, len(run.after_step)]
+    return {
+        "proven": verdict.proven,
+        "freed by the call": verdict.evidence["segments_freed_by_the_call"],
+        "freed by steps": verdict.evidence["segments_freed_by_steps"],
+        "hooks left": len(run.after_step),
+    }
 
 
 def prove_expandable_segments(*kinds):
@@ -134,19 +138,30 @@ def prove_autotune(is_tried):
 # as it is, and then undone in each way
 proven = {
     "foreach": prove_foreach(),
-    "fraction": [
-        prove_memory_fraction(obeys=True, taken_by_others=0),
-        prove_memory_fraction(obeys=False, taken_by_others=0),
-        prove_memory_fraction(obeys=True, taken_by_others=30 * GIB),
-    ],
-    "cache": [
-        count_given_back(keeps=True, calls=True),
-        count_given_back(keeps=True, calls=False),
-        count_given_back(keeps=False, calls=True),
-        count_given_back(keeps=True, calls=True, freed_by_itself=5),
-    ],
-    "segments": [prove_expandable_segments(*kinds) for kinds in ([1, 1], [1, 0], [])],
-    "driver's pool": [prove_malloc_async(*sizes) for sizes in ([7, 0], [7, 12], [0, 0])],
-    "autotune": [prove_autotune(is_tried=True), prove_autotune(is_tried=False)],
+    "memory_fraction": {
+        "the limit is obeyed": prove_memory_fraction(obeys=True, taken_by_others=0),
+        "it is ignored": prove_memory_fraction(obeys=False, taken_by_others=0),
+        "others hold 30 GiB": prove_memory_fraction(obeys=True, taken_by_others=30 * GIB),
+    },
+    "empty_cache": {
+        "called": count_given_back(keeps=True, calls=True),
+        "not called": count_given_back(keeps=True, calls=False),
+        "nothing is cached": count_given_back(keeps=False, calls=True),
+        "steps free, too": count_given_back(keeps=True, calls=True, freed_by_itself=5),
+    },
+    "expandable_segments": {
+        "all are": prove_expandable_segments(True, True),
+        "one is": prove_expandable_segments(True, False),
+        "there are none": prove_expandable_segments(),
+    },
+    "malloc_async": {
+        "the driver counts": prove_malloc_async(reserved=7, segments=0),
+        "PyTorch has segments": prove_malloc_async(reserved=7, segments=12),
+        "nothing is counted": prove_malloc_async(reserved=0, segments=0),
+    },
+    "autotune": {
+        "kernels are tried": prove_autotune(is_tried=True),
+        "none are": prove_autotune(is_tried=False),
+    },
 }
 print(json.dumps(proven))

@@ -77,7 +77,7 @@ def make_divided_step(device):
 STEPS = {
     "plain": make_plain_step,
     "sharded": make_sharded_step,
-    "kept": partial(make_sharded_step, reshard=False),
+    "stay gathered": partial(make_sharded_step, reshard=False),
     "replicated": make_replicated_step,
     "divided": make_divided_step,
     "narrow": partial(make_sharded_step, narrow=True),
