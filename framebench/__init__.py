@@ -14,8 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     # imported by `load`: commands and workers that need no table do not wait for it
     import pandas as pd
+
+    from framebench.analysis.results import Results
 
 __all__ = ["folder", "ledger", "load", "machines", "planned", "releases"]
 
@@ -39,12 +43,13 @@ def load(
     """Return what one machine measured as a tidy DataFrame: one row per case.
 
     `results` is the folder of the records, by default `folder()`. `machine` is by default this one
-    (FRAMEBENCH_MACHINE, or the host's name) if it has records, or else the one with the most. A
-    machine that has only trials at size `tiny` is passed over, unless FRAMEBENCH_MACHINE names it.
-    If this machine is chosen although another has more records, a line on standard error names it,
-    unless FRAMEBENCH_MACHINE is set. "all" has the rows of every machine. `versions`: "one" has of
-    each framework the pinned version, or the one measured last; "all" has a row for each version of
-    a case. Records of older protocols than the machine's newest are left out.
+    (FRAMEBENCH_MACHINE, or the host's name) if it has records, or else one with this processor, or
+    else the one with the most. A machine that has only trials at size `tiny` is passed over, unless
+    FRAMEBENCH_MACHINE names it. If there are several machines, a line on standard error names the
+    one that was chosen, unless FRAMEBENCH_MACHINE is set. "all" has the rows of every machine.
+    `versions`: "one" has of each framework the pinned version, or the one measured last; "all" has
+    a row for each version of a case. Records of older protocols than the machine's newest are left
+    out.
 
     docs/data.md has the columns (`framebench.analysis.frames.COLUMNS`): name, dtype, unit, meaning.
     Bytes, seconds and their ratios are float64, NaN where a value is missing; texts are `str`,
@@ -61,12 +66,27 @@ def load(
     shown_results = Results(folder() if results is None else Path(results))
     if machine == ALL:
         return shown_results.join_tables(versions)
-    chosen = shown_results.choose_machine(machine, shown_results.has_more_than_trials)
-    is_named = machine is not None or "FRAMEBENCH_MACHINE" in os.environ
-    if not is_named and chosen != shown_results.machines[0]:
-        others = ", ".join(name for name in shown_results.machines if name != chosen)
-        print(f"framebench.load(): machine {chosen}; others: {others}", file=sys.stderr)
+    chosen = _choose_machine(shown_results, machine, "load", shown_results.has_more_than_trials)
     return shown_results.table(chosen, versions)
+
+
+def _choose_machine(
+    results: Results, named: str | None, function: str, answers: Callable[[str], bool]
+) -> str:
+    """Return the machine whose records a function reads, by the rule of all commands.
+
+    A line on standard error names it if neither an argument nor FRAMEBENCH_MACHINE does.
+    """
+    from framebench.records.provenance import describe_hardware
+
+    processor = describe_hardware()["cpu"]
+    chosen = results.choose_machine(named, answers, processor)
+    others = ", ".join(name for name in results.machines if name != chosen)
+    if named is None and others and "FRAMEBENCH_MACHINE" not in os.environ:
+        reason = results.explain_choice(chosen, processor)
+        text = f"{chosen}, {reason}" if reason else chosen
+        print(f"framebench.{function}(): machine {text}; others: {others}", file=sys.stderr)
+    return chosen
 
 
 def machines(results: Path | str | None = None) -> list[str]:
@@ -94,8 +114,8 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     A release is compared with the one before it that the machine measured, as `framebench versions
     compare` does. `ratio` is change over base: above 1 is worse. `results` is that of `load`.
     `machine` is by default FRAMEBENCH_MACHINE, or else the first, in the order of `load`, that
-    measured two releases of a framework; a line on standard error names it if it is not `load`'s.
-    "all" has the rows of every machine.
+    measured two releases of a framework; a line on standard error names it. "all" has the rows of
+    every machine.
     Raises NoRecords, UnknownMachine.
     """
     import pandas as pd
@@ -109,14 +129,12 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     if machine == ALL:
         records = shown_results.records
     else:
-        loaded = chosen = shown_results.choose_machine(machine, shown_results.has_more_than_trials)
-        if machine is None and "FRAMEBENCH_MACHINE" not in os.environ:
-            chosen = shown_results.choose_machine(
-                answers=lambda name: has_successive(get_records(name))
-            )
-        if chosen != loaded:
-            hint = f"{loaded} has one release of each framework"
-            print(f"framebench.releases(): machine {chosen}; {hint}", file=sys.stderr)
+
+        def answers(name: str) -> bool:
+            is_named = os.environ.get("FRAMEBENCH_MACHINE") == name
+            return is_named or has_successive(get_records(name))
+
+        chosen = _choose_machine(shown_results, machine, "releases", answers)
         records = get_records(chosen)
     rows = []
     for compared in compare_successive(records):
@@ -128,8 +146,10 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
 def ledger(results: Path | str | None = None, machine: str | None = None) -> pd.DataFrame:
     """Return what articles claim, and what was measured: one row per claim or part of one.
 
-    `framebench claims --json` has the same fields, and the lines behind each verdict. `results` and
-    `machine` are those of `load`. Raises NoRecords, UnknownMachine.
+    `framebench claims --json` has the same rows, and the lines behind each verdict. `results` and
+    `machine` are those of `load`; what that machine has not measured comes from the one with most
+    records, unless an argument or FRAMEBENCH_MACHINE names the machine. Raises NoRecords,
+    UnknownMachine.
     """
     import pandas as pd
 
@@ -137,7 +157,14 @@ def ledger(results: Path | str | None = None, machine: str | None = None) -> pd.
     from framebench.claims import ledger as claims
 
     shown_results = Results(folder() if results is None else Path(results))
-    chosen = shown_results.choose_machine(machine, shown_results.has_more_than_trials)
-    entries = claims.make_ledger(shown_results, chosen)
+    is_named = machine is not None or "FRAMEBENCH_MACHINE" in os.environ
+    merged = None if is_named else claims.merge_ledgers(shown_results)
+    if merged:
+        print(f"framebench.ledger(): {merged.whose}", file=sys.stderr)
+        entries = merged.entries
+    else:
+        answers = shown_results.has_more_than_trials
+        chosen = _choose_machine(shown_results, machine, "ledger", answers)
+        entries = claims.make_ledger(shown_results, chosen)
     table = pd.DataFrame([vars(entry) for entry in entries])
     return table.drop(columns=["lines", "records"])

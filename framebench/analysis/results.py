@@ -163,6 +163,13 @@ class Results:
 
         return sorted(self.machines, key=rank)  # stable: within a group, most records come first
 
+    def explain_choice(self, machine: str, processor: str | None) -> str:
+        """Return why this machine is asked before others, or "" if it is one of the others."""
+        if machine == provenance.read_machine_name():
+            return "this one"
+        is_alike = processor is not None and self.has_processor(machine, processor)
+        return "with this processor" if is_alike else ""
+
     def has_processor(self, machine: str, processor: str) -> bool:
         """Return whether the first record of one of `machines` names this processor."""
         return self._processors.get(machine) == processor

@@ -96,10 +96,13 @@ def claims(
     if run and machine is None and shows_this_machine(folder):
         entries = ledger.make_ledger(folder, provenance.read_machine_name(), size, queries)
     else:
-        entries = [] if machine else merge_ledgers(folder, size, queries)
+        entries = []
+        merged = None if machine else ledger.merge_ledgers(folder, size, queries)
+        if merged:
+            say(merged.whose)
+            entries = merged.entries
     if not entries:
-        # another machine with this processor may lack what the published verdicts rest on
-        published = find_machine(folder, machine, folder.has_more_than_trials, by_processor=False)
+        published = find_machine(folder, machine, folder.has_more_than_trials)
         entries = ledger.make_ledger(folder, published, size, queries)
     if as_json:
         echo(json.dumps([ledger.as_json(entry) for entry in entries], indent=1))
@@ -189,37 +192,3 @@ def print_entries(
     for machine_entries in group_by(others, lambda entry: entry.machine).values():
         for part in split_by_source(machine_entries):
             make_list(part, f"{choices}{options}").terminal(out)
-
-
-def merge_ledgers(folder: Folder, size: str, queries: list[str]) -> list[Entry]:
-    """Return each claim as this machine has measured it, or else as another machine has.
-
-    The other machine is the first in the results folder's order, which has most records. Claims are
-    in the order of `make_ledger`: the best match to the queries first. Prints a line about the two
-    machines. Empty unless both have results, and this machine has more than trials.
-    """
-    from framebench.claims.ledger import is_measured, make_ledger
-    from framebench.claims.store import SharedResults
-
-    here = provenance.read_machine_name()
-    others = [name for name in folder.machines if name != here]
-    if here not in folder.machines or not others or not folder.has_more_than_trials(here):
-        return []
-    shared = SharedResults(folder.root)
-    own = make_ledger(folder, here, size, queries, shared)
-    published = make_ledger(folder, others[0], size, queries, shared)
-    merged = []
-    for mine, theirs in zip(own, published, strict=True):
-        merged.append(mine if is_measured(mine) else theirs)
-    measured = sum(map(is_measured, own))
-    rest = ""
-    if measured < len(merged):
-        rest = (
-            f", has measured {measured} of {len(merged)} claims; the others are those of "
-            f"{others[0]}"
-        )
-    say(
-        f"machine {here}, this one{rest}; --machine NAME shows one machine alone: "
-        f"{', '.join(others)}"
-    )
-    return merged

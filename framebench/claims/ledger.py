@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from framebench.analysis.results import Results
 from framebench.claims import wording
@@ -14,8 +14,10 @@ from framebench.claims.lines import Line, add_gpu_lines, applies, let_gpus_decid
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import NOT_MEASURED, UNMET, Verdict, summarize
 from framebench.claims.store import NAMES_PROBE, MachineResults, SharedResults
+from framebench.records import provenance
 from framebench.records.provenance import repeat_results
 from framebench.suite.case import DEFAULT_SIZE
+from framebench.suite.counting import format_count
 from framebench.suite.sequences import drop_duplicates
 
 
@@ -118,6 +120,52 @@ def make_ledger(
             if not other.is_cpu_only and other.protocol == here.protocol:
                 gpus.append(other)
     return [make_entry(claim, here, size, gpus) for claim in REGISTRY.select(ids)]
+
+
+class MergedLedger(NamedTuple):
+    """The claims as two machines have measured them, and a sentence that says whose they are."""
+
+    entries: list[Entry]
+    whose: str
+
+
+def merge_ledgers(
+    results: Results, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()
+) -> MergedLedger | None:
+    """Return each claim as the first machine has measured it, or else as another machine has.
+
+    The first is this machine, or else one with this processor, that has more than trials. The other
+    is the first of the rest, which has most records. Claims are in the order of `make_ledger`.
+    Returns None unless both have results. Raises UnknownClaim.
+    """
+    processor = provenance.describe_hardware()["cpu"]
+    preferred = []
+    for name in results.order_machines(processor):
+        if results.explain_choice(name, processor) and results.has_more_than_trials(name):
+            preferred.append(name)
+    if not preferred or len(results.machines) == 1:
+        return None
+    first = preferred[0]
+    others = [name for name in results.machines if name != first]
+    shared = SharedResults(results.root)
+    queries = list(ids)
+    own = make_ledger(results, first, size, queries, shared)
+    published = make_ledger(results, others[0], size, queries, shared)
+    entries = []
+    for mine, theirs in zip(own, published, strict=True):
+        entries.append(mine if is_measured(mine) else theirs)
+    measured = sum(map(is_measured, own))
+    rest = ""
+    if measured < len(entries):
+        rest = (
+            f", has measured {measured} of {format_count(len(entries), 'claim')}; what it has not "
+            f"measured comes from {others[0]}"
+        )
+    whose = (
+        f"machine {first}, {results.explain_choice(first, processor)}{rest} (--machine NAME takes "
+        f"one alone: {', '.join(others)})"
+    )
+    return MergedLedger(entries, whose)
 
 
 def has_gpu(results: Results, machine: str) -> bool:

@@ -24,7 +24,6 @@ from framebench.cli.shared import (
     app,
     choose_cases,
     echo,
-    explain_choice,
     fail,
     find_answering_machines,
     find_machines,
@@ -261,7 +260,7 @@ def choose_answering(folder: Folder, counts: Mapping[str, CaseCount]) -> Callabl
     most = max(counts, key=lambda name: counts[name], default="")
 
     def answers(machine: str) -> bool:
-        is_preferred = bool(explain_choice(folder, machine, processor))
+        is_preferred = bool(folder.explain_choice(machine, processor))
         return machine in counts and (is_preferred or machine == most)
 
     return answers

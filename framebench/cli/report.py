@@ -100,15 +100,18 @@ def report(
     goes_into_repository = docs or ((figures or notebooks) and not to)
     only_committed = machine is None and bool(goes_into_repository)
     folder = Folder.committed(results) if only_committed else Folder(results)
-    if notebooks:
-        from framebench.publish.notebooks.notebook import run
+    if notebooks or figures:
+        # published files show the machine with the most records, on whatever machine they are made
+        is_published = to is None
+        chosen = find_machine(
+            folder, machine, folder.has_more_than_trials, by_processor=not is_published
+        )
+        if notebooks:
+            from framebench.publish.notebooks.notebook import run
 
-        chosen = find_machine(folder, machine, folder.has_more_than_trials, by_processor=False)
-        run(notebooks, folder, chosen, to)
-        return
-    if figures:
-        chosen = find_machine(folder, machine, folder.has_more_than_trials, by_processor=False)
-        write_figures(figures, folder, chosen, to or FIGURES)
+            run(notebooks, folder, chosen, to)
+        elif figures:
+            write_figures(figures, folder, chosen, to or FIGURES)
         return
     named = ALL if only_committed else machine
     machines, records = find_records(folder, named, selectors)

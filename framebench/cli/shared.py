@@ -377,8 +377,8 @@ def find_machine(
     The machine is the one named; else the first for which `answers` is true: of this machine, those
     with this processor, and the others; or the first of all if no machine answers. If no machine
     was named, say which it is and which others there are. With `by_processor` false a machine with
-    this processor is one of the others, as for verdicts that are published. Ends the command if
-    `all` is named, if there are no records, or the machine named has no records.
+    this processor is one of the others, as for files that are published. Ends the command if `all`
+    is named, if there are no records, or the machine named has no records.
     """
     from framebench.analysis.results import NoRecords, UnknownMachine
 
@@ -395,18 +395,10 @@ def find_machine(
         fail(str(error), 2)
     others = ", ".join(name for name in folder.machines if name != machine)
     if named is None and others:
-        reason = explain_choice(folder, machine, processor)
+        reason = folder.explain_choice(machine, processor)
         chosen = f"{machine}, {reason}" if reason else machine
         say(f"machine {chosen}; --machine takes the records of another: {others}")
     return machine
-
-
-def explain_choice(folder: Folder, machine: str, processor: str | None) -> str:
-    """Return why a command asks this machine before others, or "" if it is one of the others."""
-    if machine == provenance.read_machine_name():
-        return "this one"
-    is_alike = processor is not None and folder.has_processor(machine, processor)
-    return "with this processor" if is_alike else ""
 
 
 def find_machines(
@@ -447,7 +439,7 @@ def find_answering_machines(
         counts[name] = count_answers(name)
         if not any(counts[name]):
             continue
-        if explain_choice(folder, name, processor):
+        if folder.explain_choice(name, processor):
             preferred.append(name)
         else:
             others.append(name)
@@ -457,7 +449,7 @@ def find_answering_machines(
     if len(answering) < 2 or not preferred:
         return [find_machine(folder, None, lambda name: name in answering[:1])]
     first, *others = answering
-    reason = explain_choice(folder, first, processor)
+    reason = folder.explain_choice(first, processor)
     say(
         f"machine {first}, {reason}; what it has not measured comes from {', '.join(others)} "
         "(--machine NAME takes one alone)",

@@ -25,10 +25,13 @@ from tests.record_files import add_records, append_lines
 from tests.sample_records import MACHINE, OTHER, RESULTS
 
 
-def write_cases(results: Path, machine: str, count: int, size: str = "tiny") -> None:
+def write_cases(
+    results: Path, machine: str, count: int, size: str = "tiny", cpu: str = "any"
+) -> None:
     """Write so many cases of a machine into a results folder."""
+    origins = {"machine": machine, "hardware": {"cpu": cpu, "device": "cpu"}}
     for batch in range(1, count + 1):
-        measured = make_measured("fp32", 100, batch=batch, size=size, origin={"machine": machine})
+        measured = make_measured("fp32", 100, batch=batch, size=size, origin=origins)
         add_records(results, measured)
 
 
@@ -94,19 +97,49 @@ def test_usable_rows_are_verified_and_proven():
     assert usable["peak_bytes"].notna().all()
 
 
-def test_this_machine_comes_first_then_the_one_with_most_records(results, monkeypatch, capsys):
-    """A machine that is chosen by default is printed if another one has more records."""
-    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
+def test_this_machine_comes_first_then_one_with_this_processor(results, monkeypatch, capsys):
+    """The machine that is chosen by default is printed if there is another one."""
     monkeypatch.setattr(origin, "read_machine_name", Mock(return_value="here"))
-    write_cases(results, "few", 1)
-    write_cases(results, "most", 3)
-    assert framebench.load(results)["machine"].unique() == ["most"]
+    write_cases(results, "most", 3, size="cpu")
+    assert set(framebench.load(results)["machine"]) == {"most"}
     assert capsys.readouterr().err == ""
-    write_cases(results, "here", 2, size="cpu")
-    assert framebench.load(results)["machine"].unique() == ["here"]
-    assert capsys.readouterr().err == "framebench.load(): machine here; others: most, few\n"
-    assert framebench.load(results, machine="few")["machine"].unique() == ["few"]
+
+    write_cases(results, "alike", 2, size="cpu", cpu=origin.describe_hardware()["cpu"])
+    assert set(framebench.load(results)["machine"]) == {"alike"}
+    text = "framebench.load(): machine alike, with this processor; others: most\n"
+    assert capsys.readouterr().err == text
+
+    write_cases(results, "here", 1, size="cpu")
+    assert set(framebench.load(results)["machine"]) == {"here"}
+    text = "framebench.load(): machine here, this one; others: most, alike\n"
+    assert capsys.readouterr().err == text
+
+    assert set(framebench.load(results, machine="most")["machine"]) == {"most"}
     assert capsys.readouterr().err == ""
+
+
+READERS = [
+    ("framebench.load()", framebench.load),
+    ("framebench.releases()", framebench.releases),
+    ("framebench.ledger()", framebench.ledger),
+]
+COMMANDS = ["report", "show", "answer", "claims"]
+
+
+@pytest.mark.parametrize(("name", "read"), READERS, ids=[name for name, _ in READERS])
+def test_every_function_names_the_same_machine(name, read, results, capsys):
+    write_cases(results, "most", 3, size="cpu")
+    write_cases(results, "alike", 2, size="cpu", cpu=origin.describe_hardware()["cpu"])
+    read(results)
+    assert f"{name}: machine alike, with this processor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_names_the_same_machine(command, results):
+    write_cases(results, "most", 3, size="cpu")
+    write_cases(results, "alike", 2, size="cpu", cpu=origin.describe_hardware()["cpu"])
+    done = run_framebench(command, results=results)
+    assert "machine alike, with this processor" in done.stderr
 
 
 def test_a_trial_does_not_take_the_place_of_published_records(results, monkeypatch):
