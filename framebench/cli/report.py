@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,10 +25,12 @@ from framebench.cli.shared import (
     out,
     repeat_options,
     say,
+    suggest_measuring,
 )
 from framebench.engine import runner
 from framebench.records import provenance, store
 from framebench.records.record import Record
+from framebench.suite.counting import format_count
 
 if TYPE_CHECKING:
     from framebench.analysis.rendering import Table
@@ -115,11 +118,41 @@ def report(
         return
     named = ALL if only_committed else machine
     machines, records = find_records(folder, named, selectors)
+    if selectors:
+        records = add_baselines(records, folder)
     if html:
         write_site(records, folder, to or SITE)
         return
     whole_machines = [] if selectors else machines
     write_tables(records, folder, whole_machines, docs or [], to)
+
+
+def add_baselines(records: list[Record], folder: Folder) -> list[Record]:
+    """Return the records, and those of the baselines that their ratios are to, on their machines.
+
+    Says which baseline has no record: a case then has no ratio.
+    """
+    named = {(record.provenance.machine, record.case) for record in records}
+    baselines = set()
+    for record in records:
+        case = record.parsed
+        if case.ranks == 1:  # others have tables without ratios
+            baseline = replace(case, strategy=case.stage.baseline)
+            baselines.add((record.provenance.machine, baseline.id))
+    shown = []
+    for record in folder.records:
+        place = record.provenance.machine, record.case
+        if place in named or place in baselines:
+            shown.append(record)
+    lacking = baselines - {(record.provenance.machine, record.case) for record in shown}
+    if lacking:
+        machine, example = min(lacking)
+        count = format_count(len(lacking), "baseline")
+        say(
+            f"no ratios to {count} without a record, such as {example} on {machine}"
+            f"{suggest_measuring(example, folder.root)}"
+        )
+    return shown
 
 
 def print_predictions(device: str, results: Path) -> None:
@@ -155,7 +188,8 @@ def write_tables(
     tables = make_tables(records, folder)
     if not machines:
         for table in tables:
-            if table.machine:  # the others are of what several machines have published
+            # the others are of what several machines have published, or have nothing to show
+            if table.machine and table.rows:
                 table.terminal(out)
     for machine in machines:
         print_summary(folder, machine)

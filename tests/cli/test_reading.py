@@ -70,6 +70,35 @@ def test_show_has_ratios_without_selecting_the_baseline(results):
     assert (row["strategy"], row["peak_ratio"]) == ("checkpoint", 0.5)
 
 
+def test_report_has_ratios_without_selecting_the_baseline(results):
+    add_records(results, make_measured("fp32", 200), make_measured("checkpoint", 100))
+    add_records(results, make_measured("accumulate", 150))
+
+    done = framebench("report", "*/*/train/checkpoint", results=results, code=0)
+
+    row = next(line for line in done.stdout.splitlines() if " checkpoint " in line)
+    assert " 0.50 " in row
+    assert "accumulate" not in done.stdout
+    assert "no ratios" not in done.stderr
+
+
+def test_report_says_which_baseline_has_no_record(results):
+    add_records(results, make_measured("checkpoint", 100))
+    done = framebench("report", "*/*/train/checkpoint", results=results, code=0)
+    baseline = "transformer/torch/train/fp32/b4/tiny"
+    assert "no ratios to 1 baseline without a record" in done.stderr
+    assert f"framebench run '{baseline}' --results {results}" in done.stderr
+
+
+def test_report_prints_no_table_without_rows(results):
+    """Of these releases nothing is decided: each has one process, by an instrument with noise."""
+    for version, peak in (("1.0", 100_000_000), ("1.1", 101_000_000)):
+        add_records(results, make_measured("fp32", peak, origin={"versions": {"torch": version}}))
+    done = framebench("report", "*/*/train/fp32", results=results, code=0)
+    assert "transformer train, batch 4" in done.stdout
+    assert "1.1 against 1.0" not in done.stdout
+
+
 def test_report_prints_a_summary_and_writes_all_tables(measured, tmp_path):
     options = ("--machine", read_machine_name(), "--to", tmp_path)
     printed = framebench("report", *options, results=measured).stdout
