@@ -90,6 +90,8 @@ class Row:
     instructions_per_step: float | None
     reference_share: float | None
     throughput: float | None
+    throughput_low: float | None
+    throughput_high: float | None
     unit: str
     first_step_s: float | None
     collector_share: float | None
@@ -261,6 +263,9 @@ def make_row(
     rank_peaks = [rank.peaks[instrument] for rank in record.ranks if instrument]
     step_times = [process.step_time_s for process in timed if process.step_time_s is not None]
     step_time = find_median(step_times)
+    shortest, longest = None, None
+    if len(step_times) > 1:  # one block says nothing about how far others lie
+        shortest, longest = min(step_times), max(step_times)
     instructions = [median(process.instructions) for process in timed if process.instructions]
     work = count_work(case)  # None for a case that this version does not have
     newest_shares: dict[str, float] = timed[-1].shares if timed else {}
@@ -311,13 +316,15 @@ def make_row(
         library_bytes=record.library_bytes,
         activation_bytes=get_activation_bytes(record),
         step_time_s=step_time,
-        step_low_s=min(step_times, default=None),
-        step_high_s=max(step_times, default=None),
+        step_low_s=shortest,
+        step_high_s=longest,
         blocks=len(timed),
         samples=sum(len(process.step_s) for process in timed),
         instructions_per_step=find_median(instructions),
         reference_share=compute_reference_share(timed),
         throughput=divide(work, step_time),
+        throughput_low=divide(work, longest),
+        throughput_high=divide(work, shortest),
         unit=case.spec.unit if case.is_known else "",
         first_step_s=find_first_step(measured),
         collector_share=newest_shares.get("collector"),

@@ -101,6 +101,23 @@ def test_a_row_summarizes_its_blocks(timed):
     assert (row["step_time_s"], row["step_low_s"], row["step_high_s"]) == (1.65, 1.5, 1.81)
 
 
+def test_a_row_has_the_throughput_of_its_slowest_and_fastest_block(timed):
+    row = timed.loc[CHECKPOINT.id]
+    work = row["throughput"] * row["step_time_s"]  # of one step
+    assert row["throughput_low"] == pytest.approx(work / row["step_high_s"])
+    assert row["throughput_high"] == pytest.approx(work / row["step_low_s"])
+    assert row["throughput_low"] < row["throughput"] < row["throughput_high"]
+
+
+def test_a_single_block_has_no_range():
+    single = [(case, blocks[:1]) for case, blocks in TIMES]
+    df = make_frame(*make_blocks(single, peaks=[100, 50, 300]))
+    assert df["step_time_s"].notna().all()
+    assert df["throughput"].notna().all()
+    ends = df[["step_low_s", "step_high_s", "throughput_low", "throughput_high"]]
+    assert ends.isna().all(axis=None)
+
+
 def test_a_baseline_has_a_ratio_to_that_of_pytorch(timed):
     row = timed.loc[JAX.id]
     assert row["time_ratio"] == 1

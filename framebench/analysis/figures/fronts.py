@@ -99,12 +99,11 @@ def draw_memory_and_speed(df: pd.DataFrame) -> Figure | None:
     """
     group = rows.select_shown(df)
     proven = select_proven(group)
-    work = proven["throughput"] * proven["step_time_s"]
     rated = proven.assign(
         mib=proven["shared_bytes"] / MIB,
         speed=proven["throughput"],
-        slowest=work / proven["step_high_s"],
-        fastest=work / proven["step_low_s"],
+        slowest=proven["throughput_low"],
+        fastest=proven["throughput_high"],
     )
     is_usual = rated["batch"] == rows.find_usual_batch(group)
     points = rows.order_by_catalog(rated[is_usual].dropna(subset=["mib", "speed"]))
@@ -153,9 +152,11 @@ def select_proven(group: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_ranges(axes: Axes, points: pd.DataFrame, x: str, colour: str) -> None:
-    """Draw the range of each point's speed."""
-    ends = points["slowest"], points["fastest"]
-    axes.vlines(points[x], *ends, color=colour, linewidth=0.9, zorder=1)
+    """Draw the range of each point's speed, where it has one."""
+    ranged = points.dropna(subset=["slowest", "fastest"])
+    axes.vlines(
+        ranged[x], ranged["slowest"], ranged["fastest"], color=colour, linewidth=0.9, zorder=1
+    )
 
 
 def describe_point(row: Any) -> str:

@@ -179,11 +179,10 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "cost": describe_cost(row) if has_cost else "",
         }
         if pd.notna(row.throughput):
-            work = row.throughput * row.step_time_s  # units of one step
-            slowest = work / row.step_high_s
-            fastest = work / row.step_low_s
             point["rate"] = round(row.throughput, 2)
-            point["range"] = [round(slowest, 2), round(fastest, 2)]
+            point["range"] = [None, None]  # of a single block
+            if pd.notna(row.throughput_low):
+                point["range"] = [round(row.throughput_low, 2), round(row.throughput_high, 2)]
         if pd.notna(row.torch_ratio):
             point["ratio"] = round(row.torch_ratio, 4)
         yield point
