@@ -1,8 +1,9 @@
 """The search for claims by the words that people type: stems, synonyms and Chinese words.
 
-A query and a claim share *terms*. A term is the stem of an English word, a concept of
-`synonyms.toml` that some word of it names, or two Chinese characters that stand together. A term
-that few claims have weighs more, and one in the statement of a claim more than one around it.
+A query and a claim share *terms*. A term is the stem of an English word, two of them that stand
+together, a concept of `synonyms.toml` that some word of it names, or two Chinese characters that
+stand together. A term that few claims have weighs more, and one in the statement of a claim more
+than one around it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ LEAST_SHARE_OF_BEST = 0.55  # of the best claim's score: a claim below it is not
 SECONDARY_WEIGHT = 0.5  # of a term that is not in the statement itself
 NAMED_WEIGHT = 0.2  # of a word that stands for a concept
 NUMBER_WEIGHT = 0.25  # of a number
+PHRASE_WEIGHT = 0.5  # of two words that stand together, next to those of the words
 SIZED_BONUS = 1.02  # of equal claims, one that states a size comes first
 WORD = re.compile(r"[a-z]+(?:\d+[a-z]*)*|\d+(?:\.\d+)?")
 HAN = re.compile(r"[\u4e00-\u9fff]+")
@@ -37,7 +39,8 @@ ENDING = re.compile(
 # words that say nothing of a claim
 SMALL_WORD = re.compile(
     "an?|and|are|as|at|be|by|can|does|do|for|from|how|i|in|is|it|makes?|more|my|not|of|on|one|or|s|"
-    "saves?|saved|saving|than|that|the|this|to|true|under|use|using|what|when|why|with|you|your"
+    "saves?|saved|saving|than|that|the|this|to|true|under|use[ds]?|using|what|when|which|why|with|you|"
+    "your"
 )
 
 
@@ -105,12 +108,15 @@ def find_terms(text: str) -> dict[str, float]:
     """Return the terms of a text with their weights; a concept begins with `@`.
 
     A word that names a concept weighs less itself: its synonyms find nearly as much. For
-    `checkpointing conv` it is `{"checkpoint": 0.2, "conv": 1.0, "@checkpointing": 1.0}`. Only the
-    weights of a query count: an `Index` gives the terms of claims weights of its own.
+    `checkpointing conv` it is `{"checkpoint": 0.2, "conv": 1.0, "checkpoint conv": 0.5,
+    "@checkpointing": 1.0}`. Only the weights of a query count: an `Index` gives the terms of claims
+    weights of its own.
     """
     text = normalize(text)
     words = [*list_stems(text), *list_pairs(text)]
     terms = dict.fromkeys(words, 1.0)
+    for first, second in pairwise(list_stems(text)):
+        terms[f"{first} {second}"] = PHRASE_WEIGHT
     for concept, named in find_synonyms(text).items():
         terms |= dict.fromkeys(named & terms.keys(), NAMED_WEIGHT)
         terms[f"@{concept}"] = 1.0

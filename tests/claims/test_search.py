@@ -46,6 +46,9 @@ BEST = [
     ("is dropout wrong under a memory budget?", "R16"),
     ("混合精度", "B1 memory"),
     ("微调", "C11"),
+    # words that stand together in a claim count more than the same words apart
+    ("CUDA out of memory", "C14"),
+    ("out of memory", "C14"),
 ]
 
 
