@@ -27,6 +27,7 @@ import numpy as np
 
 from framebench import models
 from framebench.models.layer import Layer, Switches
+from framebench.models.user_facts import ModelFacts
 
 # The variable that names a folder with workloads of the user's. Workers inherit it.
 FOLDER_VARIABLE = "FRAMEBENCH_MODELS"
@@ -159,6 +160,8 @@ class Workload:
     # (configuration, batch, generator) -> (inputs, targets)
     inputs: Callable[[Any, int, np.random.Generator], tuple[np.ndarray, np.ndarray]]
     couples_samples: bool  # batch norm: micro-batches then change the mathematics
+    # whether a step has convolutions, whose workspaces cuDNN chooses on a GPU; None: not declared
+    has_convolutions: bool | None = None
     title: str = ""  # in sentences and on pages; by default the name
     order: int = 100  # of tables; those of the same order come by name
     # how the names of asv's classes begin, to which published histories refer; by default the name
@@ -191,7 +194,7 @@ class Workload:
     # framework -> which slow path is written differently
     rewrites: Mapping[str, str] = field(default_factory=dict)
     # of a user's model: what `own.json` holds (`user_model.py`); empty for the suite's workloads
-    facts: dict[str, Any] = field(default_factory=dict, hash=False)
+    facts: ModelFacts = field(default_factory=ModelFacts, hash=False)
 
     def __post_init__(self) -> None:
         """Derive `title` and `benchmark` from the name where they are not given."""
@@ -341,24 +344,6 @@ class Workload:
 
     def may_draw(self) -> bool:
         """Return whether a step may draw random numbers."""
-        return False
-
-    def draws_differently(self, plan: Any) -> bool:
-        """Return whether a strategy's step draws other random numbers than the baseline's.
-
-        The suite's models draw none, so the result is False.
-        """
-        return False
-
-    def explain_refusal(self, plan: Any) -> str | None:
-        """Return why a strategy does not apply to this workload, or None where it does.
-
-        `plan` is a `framebench.strategies.strategy.Strategy`.
-        """
-        return None
-
-    def can_measure(self, plan: Any) -> bool:
-        """Return whether a strategy may be measured of this workload, at any batch and size."""
         return False
 
     @cached_property

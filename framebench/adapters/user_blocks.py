@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from framebench.adapters.user_facts import ModelFacts
 from framebench.adapters.user_functions import UserFile
+from framebench.models.user_facts import ModelFacts
 from framebench.suite.trees import list_arrays
 
 

@@ -29,6 +29,7 @@ from framebench.strategies.strategy import (
     Support,
     Unsupported,
 )
+from framebench.suite.user_strategies import draws_differently, explain_refusal, is_general
 
 DEFAULT_SIZE = "cpu"
 TRIAL_SIZE = "tiny"  # the size for trying out, which says little of memory
@@ -224,7 +225,7 @@ class Case:
 
         It is if the strategy draws random numbers in another order than the baseline.
         """
-        return self.spec.draws_differently(self.plan)
+        return draws_differently(self.spec.facts, self.plan)
 
     @property
     def optimizer(self) -> Optimizer:
@@ -277,9 +278,10 @@ class Case:
         for exception in (place, f"{place}/{self.size}"):
             if self.plan.exceptions.get(exception):
                 return self.plan.exceptions[exception]
-        refusal = self.spec.explain_refusal(self.plan)
-        if refusal:
-            return refusal
+        if self.workload == USER_MODEL:
+            refusal = explain_refusal(self.spec.facts, self.plan)
+            if refusal:
+                return refusal
         if "rewrite" in names and not self.spec.rewrites.get(self.framework):
             return "no slow path was found in this workload to write differently"
         if "scan" in names and self.spec.identical_layers(self.config) < 2:
@@ -300,7 +302,7 @@ def _is_known(case: Case) -> bool:
         plan = find_strategy(case.scenario, case.strategy)
         workload = case.spec
         if case.workload == USER_MODEL:
-            fits = workload.can_measure(plan)
+            fits = is_general(plan)
         else:
             fits = stage.suits(workload) and plan.suits(workload)
         return fits and workload.units(case.config) > 0

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import pickle
 import random
-from typing import Any
 
 import numpy as np
 
 from framebench.adapters.base import Adapter, Batch
+from framebench.models.user_facts import MissingGradients
 from framebench.suite.counting import format_count
 from framebench.suite.tensors import PROJECTIONS, Summaries, Summary, measure_errors, summarize_all
 from framebench.suite.user_file import Fault
@@ -191,7 +191,7 @@ def copy_untrained(adapter: Adapter) -> dict[str, np.ndarray]:
 def describe_without_gradient(
     params: list[tuple[str, list[int], bool]],
     observed: Observed,
-) -> dict[str, Any]:
+) -> MissingGradients:
     """Return how many weights get no gradient in the first step, and which get none later either.
 
     `params` has name, shape and whether it is trained.

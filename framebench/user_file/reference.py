@@ -24,6 +24,7 @@ from framebench.adapters.user_functions import UserFile, describe_type
 from framebench.instruments import limits
 from framebench.instruments.host import read_status
 from framebench.models.spec import USER_MODEL, load_workload
+from framebench.models.user_facts import ModelFacts
 from framebench.models.user_model import UserWorkload
 from framebench.suite.case import WITHOUT_RANDOM, Case
 from framebench.suite.tensors import measure_errors
@@ -42,8 +43,6 @@ GROWN = 10.0  # no other gradient grows tenfold when weights move by 0.4 %
 FLOAT32_BYTES = 4
 LONGEST_PERIOD = 32  # steps after which no update is waited for any more
 IMPORTS = 512 * 2**20  # bytes that packages and libraries of a file take, and which are no tensors
-
-Facts = dict[str, Any]  # facts about a file, as `own.json` has them
 
 
 def survey(case: Case, emit: Emit) -> dict[str, Any]:
@@ -113,7 +112,7 @@ def limit_memory(budget: int | None, limit: int | None, emit: Emit) -> Iterator[
             limits.limit_growth(limit)
 
 
-def check_weights_fit(facts: Facts, user: UserFile) -> None:
+def check_weights_fit(facts: ModelFacts, user: UserFile) -> None:
     """Raise Fault if even the weights are larger than the budget."""
     size = 0
     for _name, shape, _is_trained in list_params(facts):
@@ -126,7 +125,7 @@ def check_weights_fit(facts: Facts, user: UserFile) -> None:
         )
 
 
-def list_params(facts: Facts) -> list[tuple[str, list[int], bool]]:
+def list_params(facts: ModelFacts) -> list[tuple[str, list[int], bool]]:
     """Return name, shape and whether it is trained of each weight and buffer.
 
     A tied weight has two names, and its gradient stands under one of them: it is listed once.
@@ -330,7 +329,7 @@ def find_moved(perturbed: Observed, observed: Observed, limit: float) -> set[str
     return {name for (kind, name), share in moved.items() if kind == "gradient" and share > limit}
 
 
-def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts:
+def survey_training(adapter: Adapter, facts: ModelFacts, observed: Observed) -> ModelFacts:
     """Return the facts that only training needs.
 
     These are `without_gradient`, the weights that have none; `accumulation`, why micro-batches do
@@ -341,7 +340,7 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
     # only PyTorch's module has it
     list_changed = getattr(adapter.model_module, "list_changed_in_blocks", None)
     in_blocks = list_changed(adapter) if list_changed else []
-    found: Facts = {
+    found: ModelFacts = {
         "without_gradient": checks.describe_without_gradient(list_params(facts), observed),
         "blocks_change": bool(in_blocks),
     }
@@ -352,7 +351,7 @@ def survey_training(adapter: Adapter, facts: Facts, observed: Observed) -> Facts
     return found | {"accumulation": accumulation, "remembers": stateful}
 
 
-def check_accumulation(adapter: Adapter, facts: Facts) -> str:
+def check_accumulation(adapter: Adapter, facts: ModelFacts) -> str:
     """Return why micro-batches do not compute what the batch computes, or "" if they do.
 
     It is empty, too, where `facts` say already that samples look at each other, or that the batch

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from framebench.models.user_model import is_general
 from framebench.strategies.registry import find_strategy, list_strategies
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.user_file import Fault
+from framebench.suite.user_strategies import is_general
 
 SCENARIOS = ("train", "eval")
 

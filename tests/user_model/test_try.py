@@ -16,7 +16,6 @@ from framebench.engine.timed_process import CONTROL, Variant
 from framebench.models.spec import load_workload
 from framebench.records import store
 from framebench.records.provenance import ROOT
-from framebench.strategies.registry import find_strategy
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
@@ -292,33 +291,6 @@ def model(tmp_path) -> Iterator[trial.UserModel]:
     inspected = trial.inspect_file(write_variant(tmp_path), 4)
     with trial.use_model(inspected):
         yield inspected
-
-
-@pytest.mark.parametrize(
-    ("facts", "strategy", "reason"),
-    [
-        ({"blocks": []}, "amp_bf16+checkpoint", "several modules"),
-        ({"couples": ["layer1.bn1"]}, "accumulate", "layer1.bn1 normalises over the batch"),
-        ({"images": False}, "channels_last", "convolutions"),
-        ({"attention": False}, "checkpoint_linear", "as attention has"),
-    ],
-)
-@pytest.mark.usefixtures("model")
-def test_inapplicable_strategies_have_a_reason(facts, strategy, reason):
-    workload = load_workload("own")
-    workload.facts.update(facts)
-    assert reason in workload.explain_refusal(find_strategy("train", strategy))
-
-
-@pytest.mark.parametrize(
-    ("facts", "strategy"),
-    [({"blocks": []}, "amp_bf16"), ({"attention": False}, "checkpoint_dots")],
-)
-@pytest.mark.usefixtures("model")
-def test_strategies_that_need_nothing_that_is_missing_apply(facts, strategy):
-    workload = load_workload("own")
-    workload.facts.update(facts)
-    assert workload.explain_refusal(find_strategy("train", strategy)) is None
 
 
 def test_inapplicable_strategies_are_left_out_and_unknown_ones_refused(model):

@@ -25,7 +25,6 @@ from jax.tree_util import DictKey
 from framebench.adapters import user_blocks
 from framebench.adapters.jax.adapter import JaxAdapter, is_inexact
 from framebench.adapters.jax.states import list_keys, read_period_counters
-from framebench.adapters.user_facts import ModelFacts
 from framebench.adapters.user_functions import (
     STEP,
     UserFile,
@@ -37,6 +36,7 @@ from framebench.adapters.user_functions import (
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, recompute_nothing
 from framebench.models.spec import SEED, USER_MODEL, load_workload
+from framebench.models.user_facts import ModelFacts
 from framebench.suite.trees import call_with, has_axis_of, list_arrays, map_tree
 
 ARRAYS = jax.Array | np.ndarray

@@ -16,7 +16,6 @@ from jittor import Module, Var, nn
 
 from framebench.adapters import user_blocks
 from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
-from framebench.adapters.user_facts import ModelFacts
 from framebench.adapters.user_functions import (
     STEP,
     UserFile,
@@ -26,6 +25,7 @@ from framebench.adapters.user_functions import (
     unwrap_loss,
 )
 from framebench.models.spec import USER_MODEL, load_workload
+from framebench.models.user_facts import ModelFacts
 from framebench.suite.trees import map_tree
 
 

@@ -38,7 +38,6 @@ from framebench.adapters.torch.user_optimizer import (
     needs_closure,
     set_options,
 )
-from framebench.adapters.user_facts import ModelFacts
 from framebench.adapters.user_functions import (
     STEP,
     UserFile,
@@ -47,6 +46,7 @@ from framebench.adapters.user_functions import (
     unwrap_loss,
 )
 from framebench.models.spec import USER_MODEL, load_workload
+from framebench.models.user_facts import ModelFacts
 from framebench.suite.trees import call_with, iterate_arrays, map_tree
 
 

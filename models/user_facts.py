@@ -1,16 +1,34 @@
-"""Name the facts of a user's model that its worker finds, and that the parent reads."""
+"""Name what is known of a user's model."""
 
 from __future__ import annotations
 
 from typing import TypedDict
 
 
-class ModelFacts(TypedDict, total=False):
-    """What a framework's `user_model.facts` returns.
+class MissingGradients(TypedDict):
+    """The weights of a user's model that get no gradient, or one of zeros."""
 
-    The worker writes it into `own.json`, next to what the parent knew before and what the
-    baseline's steps tell. By it `models/user_model.py` refuses strategies that do not apply.
+    first: int  # how many in the first step
+    ever: list[str]  # those that get none in any step
+    weights: int  # of so many weights
+
+
+class ModelFacts(TypedDict, total=False):
+    """What `own.json` holds of a user's model. By it strategies are refused that do not apply.
+
+    `framebench try` knows the first ones before the file is imported, the adapter's
+    `user_model.facts` returns those of every framework and of its own, and the steps of the
+    baseline tell the last ones.
     """
+
+    # of the call of `framebench try`
+    file: str  # the path of the user's file
+    framework: str
+    batch: int
+    scenario: str
+    defined: list[str]  # the functions that the file has, such as `optimizer`
+    budget: int | None  # bytes that it may take
+    limit: int | None  # bytes that the machine has to spare
 
     # of every framework
     params: list[tuple[str, list[int], bool]]  # name, shape, is trained: weights and buffers
@@ -42,3 +60,16 @@ class ModelFacts(TypedDict, total=False):
     passes: bool  # whether its step may make a second pass
     hooks: bool  # whether it has hooks, which get all weights at once
     inner: list[str]  # the classes of optimizers inside wrappers
+
+    # of the baseline's steps
+    update_period: int  # how many steps a whole update takes
+    random: bool  # whether a step draws random numbers
+    undetermined: list[str]  # tensors whose gradient is nothing but rounding
+    skipped: dict[str, list[str]]  # by the key of references, tensors that are not compared
+    narrow: bool  # whether the file casts to a type of 16 bits by itself
+    attention: bool  # whether it has products of matrices in batches
+    sources: str  # a digest of the file and of what it imports from its folder
+    without_gradient: MissingGradients
+    accumulation: str  # why micro-batches do not add up to the batch; empty if they do
+    remembers: str  # tensors that each forward pass changes though no gradient trains them
+    blocks_change: bool  # whether such a tensor lies in a block
