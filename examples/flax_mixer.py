@@ -1,6 +1,6 @@
-"""An MLP-Mixer (Tolstikhin et al.
+"""An MLP-Mixer (Tolstikhin et al. 2021) for small images in Flax NNX.
 
-2021) for small images in Flax NNX: `framebench try examples/flax_mixer.py`.
+Try it by `framebench try examples/flax_mixer.py`.
 """
 
 import jax

@@ -1,6 +1,4 @@
-"""GPT-2 (Radford et al.
-
-2019), as Hugging Face's transformers has it, made small: `framebench try examples/hf_gpt2.py`.
+"""A small GPT-2 (Radford et al. 2019) of Hugging Face: `framebench try examples/hf_gpt2.py`.
 
 Its dropout is off here, and may be on: docs/try.md says how it is verified then. `--env` names an
 interpreter of yours that has transformers; without it the pinned environment is used, PyTorch with

@@ -165,9 +165,9 @@ def activations(table: pd.DataFrame) -> Table:
 
 
 def published_bytes(case: Case) -> int:
-    """Korthikanti et al.
+    """Return the bytes of all layers by equation 1 of Korthikanti et al. 2022.
 
-    2022, equation 1, times the layers: s b h (34 + 5 a s / h) bytes in 16 bits, dropout included.
+    It is s b h (34 + 5 a s / h) for each layer, in 16 bits, dropout included.
     """
     c = case.config
     s, b, h, a = c.length, case.batch, c.width, c.heads
@@ -224,9 +224,9 @@ def recomputation(table: pd.DataFrame) -> Table:
 
 
 def mixed_precision_adam(parameters: int) -> int:
-    """16 bytes per parameter: the model states of Adam in mixed precision (Rajbhandari et al.
+    """Return 16 bytes per parameter: the model states of Adam in mixed precision.
 
-    2020, ZeRO, section 3.1).
+    They are those of Rajbhandari et al. 2020 (ZeRO), section 3.1.
 
     Parameters and gradients in 16 bits, 2 + 2; a copy of the parameters, momentum and variance in
     float32, 4 + 4 + 4. With autocast, as in the cases here, parameters and gradients stay in

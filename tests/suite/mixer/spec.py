@@ -1,6 +1,6 @@
-"""An MLP mixer (Tolstikhin et al.
+"""Specify an MLP mixer (Tolstikhin et al. 2021), as a user would add it.
 
-2021), as a user would add it: in a folder of their own, in PyTorch alone.
+It lies in a folder of the user's own, and is written for PyTorch alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from framebench.models.spec import Optimizer, Param, Preset, Workload
 
 
 @dataclass(frozen=True)
-class Config:
+class MixerConfig:
+    """The size of a mixer and of its images."""
+
     image: int = 32  # pixels, square
     patch: int = 4
     width: int = 64  # channels
@@ -24,57 +26,63 @@ class Config:
 
     @property
     def patches(self) -> int:
+        """Return the number of patches of an image."""
         return (self.image // self.patch) ** 2
 
 
-def params(c: Config) -> Iterator[Param]:
-    """A bias after the mixing of patches would be the same for all channels, which every norm
+def make_params(config: MixerConfig) -> Iterator[Param]:
+    """Yield every parameter.
+
+    A bias after the mixing of patches would be the same for all channels, which every norm
     subtracts.
     """
-    yield from linear("embed", 3 * c.patch**2, c.width)
-    for i in range(c.blocks):
-        for part, features in (("tokens", c.patches), ("channels", c.width)):
-            yield from norm(f"blocks.{i}.{part}.norm", c.width)
-            yield from linear(f"blocks.{i}.{part}.fc1", features, 2 * features)
-            yield from linear(
+    yield from make_linear("embed", 3 * config.patch**2, config.width)
+    for i in range(config.blocks):
+        for part, features in (("tokens", config.patches), ("channels", config.width)):
+            yield from make_norm(f"blocks.{i}.{part}.norm", config.width)
+            yield from make_linear(f"blocks.{i}.{part}.fc1", features, 2 * features)
+            yield from make_linear(
                 f"blocks.{i}.{part}.fc2", 2 * features, features, bias=part == "channels"
             )
-    yield from norm("norm", c.width)
-    yield from linear("head", c.width, c.classes)
+    yield from make_norm("norm", config.width)
+    yield from make_linear("head", config.width, config.classes)
 
 
-def norm(name: str, features: int) -> Iterator[Param]:
+def make_norm(name: str, features: int) -> Iterator[Param]:
+    """Yield the parameters of a layer norm."""
     yield Param(f"{name}.weight", (features,), std=0.2, value=1.0)
     yield Param(f"{name}.bias", (features,), std=0.2)
 
 
-def linear(name: str, cin: int, cout: int, bias: bool = True) -> Iterator[Param]:
+def make_linear(name: str, cin: int, cout: int, bias: bool = True) -> Iterator[Param]:
+    """Yield the parameters of a linear layer, from `cin` to `cout` features."""
     yield Param(f"{name}.weight", (cout, cin), std=cin**-0.5)
     if bias:
         yield Param(f"{name}.bias", (cout,), std=0.1)
 
 
-def inputs(c: Config, batch: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Patches (batch, patches, 3 x patch x patch) float32 and labels (batch,) int64."""
-    return rng.standard_normal((batch, c.patches, 3 * c.patch**2), np.float32), rng.integers(
-        0, c.classes, batch
-    )
+def make_inputs(
+    config: MixerConfig, batch: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return patches (batch, patches, 3 x patch x patch) float32 and labels (batch,) int64."""
+    patches = rng.standard_normal((batch, config.patches, 3 * config.patch**2), np.float32)
+    return patches, rng.integers(0, config.classes, batch)
 
 
-def layers(c: Config, switches: Switches) -> Iterator[Layer]:
-    """The input of every norm, product and GELU. Each mixing sees all patches and all channels."""
-    whole = c.patches * c.width
+def list_layers(config: MixerConfig, switches: Switches) -> Iterator[Layer]:
+    """Yield the input of every norm, product and GELU: all patches and all channels."""
+    whole = config.patches * config.width
     yield Layer("embed", 0, output=whole)
-    for i in range(c.blocks):
+    for i in range(config.blocks):
         for part in ("tokens", "channels"):
-            b = f"blocks.{i}.{part}"
-            yield Layer(f"{b}.norm", whole, is_block_input=part == "tokens")
-            yield Layer(f"{b}.fc1", whole, output=2 * whole)
-            yield Layer(f"{b}.gelu", 2 * whole)
-            yield Layer(f"{b}.fc2", 2 * whole, output=whole)
+            name = f"blocks.{i}.{part}"
+            yield Layer(f"{name}.norm", whole, is_block_input=part == "tokens")
+            yield Layer(f"{name}.fc1", whole, output=2 * whole)
+            yield Layer(f"{name}.gelu", 2 * whole)
+            yield Layer(f"{name}.fc2", 2 * whole, output=whole)
     yield Layer("norm", whole)
-    yield Layer("head", c.width, output=c.classes)
-    yield Layer("logits", c.classes)
+    yield Layer("head", config.width, output=config.classes)
+    yield Layer("logits", config.classes)
 
 
 WORKLOAD = Workload(
@@ -83,11 +91,12 @@ WORKLOAD = Workload(
     unit="samples",
     optimizer=Optimizer("adamw", lr=1e-3),
     sizes={
-        "tiny": Preset(Config(image=16, width=16, blocks=2), (4, 8), base=4),
-        "cpu": Preset(Config(), (8, 16), base=8),
+        "tiny": Preset(MixerConfig(image=16, width=16, blocks=2), (4, 8), base=4),
+        "cpu": Preset(MixerConfig(), (8, 16), base=8),
     },
-    params=params,
-    inputs=inputs,
+    params=make_params,
+    inputs=make_inputs,
     couples_samples=False,
-    layers=layers,
+    has_convolutions=False,
+    layers=list_layers,
 )

@@ -4,59 +4,69 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from framebench.models.mixer.spec import Config
+from framebench.models.mixer.spec import MixerConfig
 from torch import Tensor, nn
 
 
 class Mixing(nn.Module):
-    def __init__(self, c: Config, features: int, bias: bool = True) -> None:
+    """Two linear layers over the last axis, with a norm for their input."""
+
+    def __init__(self, config: MixerConfig, features: int, bias: bool = True) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(c.width)
+        self.norm = nn.LayerNorm(config.width)
         self.fc1 = nn.Linear(features, 2 * features)
         self.fc2 = nn.Linear(2 * features, features, bias)
 
-    def mixed(self, x: Tensor) -> Tensor:
+    def mix(self, x: Tensor) -> Tensor:
+        """Return (..., features) mixed over the features."""
         return self.fc2(F.gelu(self.fc1(x)))
 
 
 class Block(nn.Module):
-    def __init__(self, c: Config) -> None:
-        super().__init__()
-        self.tokens = Mixing(c, c.patches, bias=False)
-        self.channels = Mixing(c, c.width)
+    """Mixes first over the patches, and then over the channels."""
 
-    def forward(self, x: Tensor) -> Tensor:  # (batch, patches, width) -> the same
-        x = x + self.tokens.mixed(self.tokens.norm(x).transpose(1, 2)).transpose(1, 2)
-        return x + self.channels.mixed(self.channels.norm(x))
+    def __init__(self, config: MixerConfig) -> None:
+        super().__init__()
+        self.tokens = Mixing(config, config.patches, bias=False)
+        self.channels = Mixing(config, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output (batch, patches, width), of the input's shape."""
+        x = x + self.tokens.mix(self.tokens.norm(x).transpose(1, 2)).transpose(1, 2)
+        return x + self.channels.mix(self.channels.norm(x))
 
 
 class Mixer(nn.Module):
-    def __init__(self, c: Config) -> None:
-        super().__init__()
-        self.embed = nn.Linear(3 * c.patch**2, c.width)
-        self.blocks = nn.ModuleList(Block(c) for _ in range(c.blocks))
-        self.norm = nn.LayerNorm(c.width)
-        self.head = nn.Linear(c.width, c.classes)
-        self.block_runner = lambda block, x: block(
-            x
-        )  # how a block is run: checkpointing replaces this
+    """The classifier."""
 
-    # (batch, patches, 3 x patch x patch) -> (batch, classes)
+    def __init__(self, config: MixerConfig) -> None:
+        super().__init__()
+        self.embed = nn.Linear(3 * config.patch**2, config.width)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.blocks))
+        self.norm = nn.LayerNorm(config.width)
+        self.head = nn.Linear(config.width, config.classes)
+        # calls a block; checkpointing replaces it
+        self.block_runner = lambda block, x: block(x)
+
     def forward(self, x: Tensor) -> Tensor:
+        """Return the logits (batch, classes) of (batch, patches, 3 x patch x patch)."""
         x = self.embed(x)
         for block in self.blocks:
             x = self.block_runner(block, x)
         return self.head(self.norm(x).mean(1))
 
 
-def build(c: Config) -> nn.Module:
-    return Mixer(c)
+def build(config: MixerConfig) -> nn.Module:
+    """Return the model."""
+    return Mixer(config)
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The units of checkpointing."""
-    return [m for m in model.modules() if isinstance(m, Block)]
+    """Return the units of checkpointing."""
+    return [module for module in model.modules() if isinstance(module, Block)]
 
 
 def loss(logits: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), labels)
+    """Return the mean cross-entropy, computed in float32 or wider."""
+    is_wide = logits.dtype == torch.float64
+    return F.cross_entropy(logits if is_wide else logits.float(), labels)
