@@ -266,6 +266,7 @@ WORKLOAD = Workload(
     inputs=make_inputs,
     layers=list_layers,
     couples_samples=True,
+    has_convolutions=True,
     variants={
         "width_half": halve_width,
         "grouped": group_convolutions,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -191,17 +191,27 @@ def compute_entropies(logits: Array, targets: Array) -> Array:
     return optax.softmax_cross_entropy_with_integer_labels(wide, targets)
 
 
-def compute_phi(x: Array) -> tuple[Array, Array, Array, Array]:
-    """Return the normal distribution and its density, after the two steps that lead to them."""
+class Phi(NamedTuple):
+    """The normal distribution at some values, its density, and the two steps that lead to them."""
+
+    scaled: Array
+    erf: Array
+    distribution: Array
+    density: Array
+
+
+def compute_phi(x: Array) -> Phi:
+    """Return the normal distribution and its density at `x`, with the steps that lead to them."""
     scaled = x / 2**0.5
     erf = jax.lax.erf(scaled)
-    return scaled, erf, (1 + erf) / 2, jnp.exp(-(scaled**2)) / (2 * jnp.pi) ** 0.5
+    density = jnp.exp(-(scaled**2)) / (2 * jnp.pi) ** 0.5
+    return Phi(scaled, erf, distribution=(1 + erf) / 2, density=density)
 
 
 @jax.custom_vjp
 def lean_gelu(x: Array) -> Array:
     """Compute x Phi(x), by a rule that saves only x."""
-    return x * compute_phi(x)[2]
+    return x * compute_phi(x).distribution
 
 
 def lean_forward(x: Array) -> tuple[Array, Array]:
@@ -215,8 +225,8 @@ def lean_backward(x: Array, g: Array) -> tuple[Array]:
     The barrier keeps the compiler from merging what is computed again with the forward pass.
     """
     x, g = jax.lax.optimization_barrier((x, g))
-    _, _, distribution, density = compute_phi(x)
-    return (g * (distribution + x * density),)
+    phi = compute_phi(x)
+    return (g * (phi.distribution + x * phi.density),)
 
 
 @jax.custom_vjp
@@ -225,19 +235,19 @@ def wasteful_gelu(x: Array) -> Array:
 
     The results are those of the function and of its derivative.
     """
-    return x * compute_phi(x)[2]
+    return x * compute_phi(x).distribution
 
 
-def wasteful_forward(x: Array) -> tuple[Array, tuple[Array, ...]]:
+def wasteful_forward(x: Array) -> tuple[Array, tuple[Array, Phi]]:
     """Return the function's value and what is saved for its derivative."""
-    steps = compute_phi(x)
-    return x * steps[2], (x, *steps)
+    phi = compute_phi(x)
+    return x * phi.distribution, (x, phi)
 
 
-def wasteful_backward(saved: tuple[Array, ...], g: Array) -> tuple[Array]:
+def wasteful_backward(saved: tuple[Array, Phi], g: Array) -> tuple[Array]:
     """Return the derivative times `g`, from what was saved."""
-    x, _, _, distribution, density = saved
-    return (g * (distribution + x * density),)
+    x, phi = saved
+    return (g * (phi.distribution + x * phi.density),)
 
 
 lean_gelu.defvjp(lean_forward, lean_backward)

@@ -289,6 +289,7 @@ WORKLOAD = Workload(
     inputs=make_inputs,
     layers=list_layers,
     couples_samples=False,
+    has_convolutions=False,
     variants={
         "long": lengthen,
         "width_half": halve_width,

@@ -151,6 +151,7 @@ WORKLOAD = Workload(
     inputs=make_inputs,
     layers=list_layers,
     couples_samples=False,
+    has_convolutions=True,
     variants={"width_half": halve_width, "student": shrink_to_student},
     trained=list_trained,
     head=("head.",),

@@ -15,6 +15,14 @@ def test_full_size_has_the_published_number_of_parameters(name):
     assert workload.parameter_count(workload.config("full")) == PARAMETERS[name]
 
 
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_a_workload_says_whether_it_has_convolutions(name):
+    workload = load_workload(name)
+    axes = [len(param.shape) for param in workload.params(workload.config("tiny"))]
+    # the weight of a convolution has two axes of channels, and those of its kernel
+    assert workload.has_convolutions == (max(axes) > 2)
+
+
 def test_variants_are_smaller_than_the_model():
     resnet = load_workload("resnet50")
     counts = [

@@ -17,6 +17,7 @@ from framebench.devices.plans.answer import (
     LineBuffers,
     Outcome,
 )
+from framebench.models.spec import UnknownName
 from framebench.records.record import Bytes, Moment, Part
 from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
@@ -24,8 +25,6 @@ from framebench.suite.case import Case
 # compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a
 # step on fake tensors, each storage of which goes through a model of the device's allocator
 Source = Literal["compiler.plan", "allocator.simulated"]
-WITH_CONVOLUTIONS = ("resnet50", "unet3d")  # workloads
-WITHOUT_CONVOLUTIONS = ("transformer",)  # any other workload may have some
 
 
 class PredictionOrigin(Part):
@@ -82,7 +81,7 @@ class Planned(Part):
         """Return the kind of prediction, by which its error is stated.
 
         The simulation of a user's file notes it. A simulation notes since 2026-11-28 whether cuDNN
-        was asked. Before, all cases of the workloads below had convolutions.
+        was asked. Before, it tells by the workload whether there were convolutions.
         """
         if self.framework == "jax":
             return "jax"
@@ -90,9 +89,9 @@ class Planned(Part):
             if self.flags.get(STEP_KIND) == kind:
                 return kind
         noted = self.flags.get(CONVOLUTIONS)
-        if noted is None and self.case.split("/")[0] in WITH_CONVOLUTIONS:
-            noted = ASKED if "cudnn" in self.origin.versions else NOT_ASKED
         case = Case.from_id(self.case)
+        if noted is None and declares_convolutions(case):
+            noted = ASKED if "cudnn" in self.origin.versions else NOT_ASKED
         if noted == NOT_ASKED:
             return "torch, convolutions without workspaces"
         if case.plan.compiles:
@@ -108,7 +107,7 @@ class Planned(Part):
         """Return whether it is known that the simulated step has convolutions."""
         if self.framework != "torch":
             return False
-        return CONVOLUTIONS in self.flags or self.case.split("/")[0] in WITH_CONVOLUTIONS
+        return CONVOLUTIONS in self.flags or declares_convolutions(Case.from_id(self.case))
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -149,6 +148,14 @@ class Planned(Part):
         if self.outcome != "planned" and not self.reason:
             raise ValueError(f"{self.outcome}, and no reason")
         return self
+
+
+def declares_convolutions(case: Case) -> bool:
+    """Return whether the case's workload is there, and says that it has convolutions."""
+    try:
+        return case.spec.has_convolutions is True
+    except UnknownName:  # a prediction of a workload that this framebench does not have
+        return False
 
 
 def find_kind_of_text(case: Case) -> Kind:

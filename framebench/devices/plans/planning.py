@@ -19,7 +19,6 @@ from framebench.devices.catalog import Device, find
 from framebench.devices.plans import process, store
 from framebench.devices.plans.answer import PlannerAnswer, shorten_error
 from framebench.devices.plans.planned import (
-    WITHOUT_CONVOLUTIONS,
     Planned,
     PredictionOrigin,
     Source,
@@ -228,7 +227,7 @@ def ensure_environments(
     ready: dict[str, Environment | SetupError] = {}
     for framework, of_framework in predictable.items():
         release = version or find_pinned_version(framework)
-        convolutions = any(case.workload not in WITHOUT_CONVOLUTIONS for case in of_framework)
+        convolutions = any(case.spec.has_convolutions is not False for case in of_framework)
         try:
             ready[framework] = ensure_environment(framework, device, release, say, convolutions)
         except SetupError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 
 from framebench.analysis.rendering import Table
-from framebench.devices.plans.planned import WITH_CONVOLUTIONS
 from framebench.devices.simulation.scope import Scope, explain_refusal, find_scope
 from framebench.suite.selectors import select
 
@@ -23,7 +22,8 @@ def tabulate_answered() -> Table:
     over_ranks = select("*/torch/train/*/b8x2/*", ranks=True)
     for case in [*select("*/torch/*/*"), *over_ranks]:
         if case.support.supported and "+" not in case.strategy:
-            has_convolutions = case.workload in WITH_CONVOLUTIONS
+            # a workload that does not say may have some
+            has_convolutions = case.spec.has_convolutions is not False
             scope = find_scope(case, has_convolutions)
             why = explain_refusal(case) or ""
             where = f"in {case.scenario}" if case.scenario == "pipeline" else ""

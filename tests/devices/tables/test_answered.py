@@ -1,0 +1,29 @@
+"""The table of what is answered of PyTorch's strategies."""
+
+from dataclasses import replace
+
+import pytest
+
+from framebench.devices.tables.answered import tabulate_answered
+from framebench.models import spec
+
+
+@pytest.mark.parametrize(
+    ("declared", "where"),
+    [
+        (True, {"with convolutions"}),
+        (None, {"with convolutions"}),
+        (False, {"without convolutions"}),
+    ],
+)
+def test_a_workload_that_does_not_say_may_have_convolutions(declared, where, monkeypatch):
+    """Without its pool a step has an upper bound, unless it has convolutions."""
+    plain = spec.load_declaration("transformer")
+    declaration = replace(plain, has_convolutions=declared)
+    monkeypatch.setattr(spec, "load_declaration", lambda name: declaration)
+    monkeypatch.setattr(spec, "list_workloads", lambda: ("transformer",))
+
+    rows = tabulate_answered().rows
+
+    places = {row[2] for row in rows if "pool_off" in row[1].split(", ")}
+    assert places == where
