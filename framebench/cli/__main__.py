@@ -11,6 +11,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "try": ("framebench.user_model.command",),
     "versions": ("framebench.versions.command",),
 }
+LEAST_LIKENESS = 0.7  # of an option's name to what was typed, between 0 and 1
+EXAMPLE_CASE = "transformer/torch/train/fp32/b4/cpu"
 # the largest libraries that commands load, and room for records
 LOADING = "import pandas, pydantic, rich, scipy.special, typer; bytearray(2**26)"
 INTERRUPTED = 130  # exit code: 128 and the number of SIGINT, as shells have it
@@ -240,12 +243,36 @@ def describe_mistake(error: typer.TyperException) -> str:
 
     Ends the command if there is no message: then the help was shown in its place.
     """
+    option: str | None = getattr(error, "option_name", None)
+    context: typer.Context | None = getattr(error, "ctx", None)
     message = error.format_message().strip().rstrip(".")
+    if option and context and hasattr(error, "possibilities"):
+        message = f"no such option: {option}{suggest_option(option, context)}"
     if not message:
         sys.exit(2)
-    context: typer.Context | None = getattr(error, "ctx", None)
     command = context.command_path if context else "framebench"
     return f"{message}; `{command} --help` has all of it"
+
+
+def suggest_option(unknown: str, context: typer.Context) -> str:
+    """Return what could be meant by an unknown option, as the end of a sentence, or "".
+
+    That is an option whose name is nearly the same, or a part of the cases that the command takes.
+    """
+    from framebench.suite.selectors import PARTS
+
+    name = unknown.lstrip("-")
+    takes_cases = False
+    names = []
+    for parameter in context.command.params:
+        takes_cases = takes_cases or parameter.name in ("selectors", "selector", "case")
+        names += [option.lstrip("-") for option in parameter.opts if option.startswith("--")]
+    near = get_close_matches(name, names, 1, cutoff=LEAST_LIKENESS)
+    if near:
+        return f" (did you mean --{near[0]}?)"
+    if takes_cases and name in PARTS:
+        return f"; the {name} is a part of a case: {'/'.join(PARTS)}, as in {EXAMPLE_CASE}"
+    return ""
 
 
 if __name__ == "__main__":

@@ -15,6 +15,10 @@ from framebench.suite.profiles import RANKS, list_by_id, list_cases, list_rank_c
 from framebench.suite.sequences import drop_duplicates
 
 MOST_SUGGESTIONS = 12
+OTHER_MODELS = (
+    "; a Transformer such as GPT-2 is described by its parameters: framebench advise transformer "
+    "--parameters 124M; a model of your own: framebench try FILE.py"
+)
 PARTS = ("workload", "framework", "scenario", "strategy", "batch", "size")
 BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -120,7 +124,14 @@ def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> lis
     moved = move_to_later_place(selector, place)
     if moved:
         message += f"; did you mean {moved!r}?"
+    elif part == "workload":
+        message += OTHER_MODELS
     raise UnknownCase(message)
+
+
+def check_workload(pattern: str) -> None:
+    """Raise UnknownCase with the valid names if no workload matches the pattern."""
+    match_part(list(list_cases()), "workload", pattern, pattern)
 
 
 def move_to_later_place(selector: str, place: int) -> str:

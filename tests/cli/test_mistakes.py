@@ -21,3 +21,27 @@ def test_a_mistake_is_answered_with_what_helps(mistake, tmp_path):
     said = done.stderr.splitlines()[-1]  # a long command says before what it does
     assert said.startswith("framebench: ")
     assert mistake["message"] in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "advise transformer --batch 8",
+        "explain x --size tiny",
+        "show --strategy fp32",
+        "run --btch 8",
+    ],
+)
+def test_no_option_of_another_kind_is_suggested(command):
+    """Names that share a few letters mean nothing of each other, as --batch and --machine."""
+    done = framebench(*shlex.split(command), code=2)
+    assert "did you mean" not in done.stderr
+    assert "ossible options" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["advise transformer --batch 8", "explain x --size tiny", "show --strategy fp32"]
+)
+def test_an_option_that_is_a_part_of_a_case_shows_how_a_case_is_written(command):
+    done = framebench(*shlex.split(command), code=2)
+    assert "workload/framework/scenario/strategy/batch/size" in done.stderr
