@@ -17,7 +17,7 @@ from framebench.cluster import table as blocks
 from framebench.devices import documents as devices
 from framebench.devices.plans.store import read_every
 from framebench.explain import tables as explain
-from framebench.publish.readme import in_words as readme
+from framebench.publish.sentences import in_words
 from framebench.ranks import sharding_tables
 from framebench.ranks import table as ranks
 from framebench.records.record import Record
@@ -72,7 +72,7 @@ def make_document_parts(
 
     `record_tables` are the tables of all records (`make_tables`), if they have already been made.
     """
-    return [*make_document_tables(results, record_tables), *readme.describe_results(results)]
+    return [*make_document_tables(results, record_tables), *in_words.describe_results(results)]
 
 
 def make_document_tables(

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from framebench.publish.readme.backing import read_lost_commits
+from framebench.publish.sentences.backing import read_lost_commits
 from tests.processes import ROOT
 from tests.published.committed_files import list_tracked
 from tests.repositories import run_git

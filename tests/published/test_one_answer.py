@@ -20,7 +20,7 @@ from framebench.analysis.tables import make_framework_tables
 from framebench.budget.advise.advice import BudgetAdvice, Question, advise
 from framebench.budget.predict.command import predict_from_rows
 from framebench.models.spec import load_workload
-from framebench.publish.readme.in_words import describe_training
+from framebench.publish.sentences.in_words import describe_training
 from framebench.publish.site import front
 from framebench.publish.site.machine import list_machines
 from framebench.publish.site.titles import get_title

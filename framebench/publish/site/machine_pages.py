@@ -15,11 +15,11 @@ from framebench.analysis.rendering import Table, TableColumn, format_mib, is_mis
 from framebench.analysis.reports.answer import make_answer
 from framebench.explain.table import load_causes
 from framebench.models import spec
-from framebench.publish.readme.stands_out import describe_machine
 from framebench.publish.site.links import get_case_page, get_machine_folder, make_slug
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.markup import make_table, render
 from framebench.publish.site.source import Page, SourceFolder
+from framebench.publish.site.stands_out import describe_machine
 from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
 from framebench.suite.sequences import group_by

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framebench.publish.readme.backing import LOST_COMMITS, describe_backing
+from framebench.publish.sentences.backing import LOST_COMMITS, describe_backing
 from framebench.records.record import Record
 from framebench.records.reference import classify_reference
 from framebench.suite.result import Verification

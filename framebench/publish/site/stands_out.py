@@ -1,4 +1,4 @@
-"""Say what stands out in a machine's tables, in sentences for README.
+"""Say what stands out in a machine's tables, in sentences for its page on the site.
 
 Each sentence is made only from the rows, and none names a cause. Their topics are in `topics.toml`.
 """

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from framebench.analysis import frames
-from framebench.publish.readme.in_words import describe_training
+from framebench.publish.sentences.in_words import describe_training
 from framebench.suite.case import Case
 from tests.fake_records import make_blocks
 

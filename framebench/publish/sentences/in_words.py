@@ -21,7 +21,7 @@ from framebench.analysis.batch_tables import NOTED_CHANGE
 from framebench.analysis.needs import format_needs
 from framebench.analysis.results import Results
 from framebench.models import spec
-from framebench.publish.readme import backing, stands_out
+from framebench.publish.sentences import backing
 from framebench.strategies.registry import BASELINES
 from framebench.suite.case import DEFAULT_SIZE
 
@@ -67,9 +67,6 @@ def describe_results(results: Results) -> list[Sentences]:
     parts = []
     for machine, table in tables.items():
         parts.append(describe_training(table, machine, tables))
-    for machine, table in tables.items():
-        findings = stands_out.describe_machine(table)
-        parts.append(Sentences(f"{machine}: what stands out", findings))
     backed = backing.describe_backing(results.records, results.root)
     if backed:
         parts.append(Sentences("what backs the numbers, in short", (backed.short,)))

@@ -1,0 +1,1 @@
+"""Sentences that documents have in the place of a table, made of the records."""
