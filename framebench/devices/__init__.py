@@ -100,7 +100,8 @@ def simulate(
 
     Raises:
         UnknownDevice: There is no device of this name; the message has the nearest.
-        ValueError: The device is a TPU, or there is no step or no rank to run.
+        ValueError: The device is a TPU, there is no step or no rank to run, or the step ran on the
+            CPU.
         ImportError: PyTorch is not installed.
         DoesNotFit: The step does not fit within the limit.
         NotImplementedError: The step cannot be simulated; the message says why.
@@ -121,6 +122,7 @@ def simulate(
     from framebench.devices.simulation import torch_simulate
     from framebench.devices.simulation.blocks import Settings
     from framebench.devices.simulation.torch_choices import UnknownChoice
+    from framebench.devices.simulation.torch_device import CUDA
     from framebench.devices.simulation.torch_streams import UnknownTiming
 
     settings = Settings(
@@ -128,9 +130,13 @@ def simulate(
         expandable_segments=expandable_segments,
     )
     release = torch_simulate.read_release()
+
+    def make_step_on_cuda(_: torch.device) -> Callable[[], object]:
+        return make_step(CUDA)  # the name by which a program knows its GPU
+
     try:
         return torch_simulate.simulate(
-            make_step,
+            make_step_on_cuda,
             target,
             steps=steps,
             settings=settings,

@@ -56,6 +56,9 @@ class Stats:
     reserved: int = 0  # taken from the GPU
     reserved_peak: int = 0
     segments: int = 0
+    # the same two peaks, since the program last reset them (torch.cuda.reset_peak_memory_stats)
+    allocated_peak_since_reset: int = 0
+    reserved_peak_since_reset: int = 0
     retries: int = 0  # how often everything cached was given back before the GPU was asked again
 
     def allocate(self, size: int, requested: int) -> None:
@@ -64,11 +67,18 @@ class Stats:
         self.requested += requested
         self.allocated_peak = max(self.allocated_peak, self.allocated)
         self.requested_peak = max(self.requested_peak, self.requested)
+        self.allocated_peak_since_reset = max(self.allocated_peak_since_reset, self.allocated)
 
     def reserve(self, size: int) -> None:
         """Count what is taken from the GPU."""
         self.reserved += size
         self.reserved_peak = max(self.reserved_peak, self.reserved)
+        self.reserved_peak_since_reset = max(self.reserved_peak_since_reset, self.reserved)
+
+    def reset_peaks(self) -> None:
+        """Begin anew with the peaks that the program reads."""
+        self.allocated_peak_since_reset = self.allocated
+        self.reserved_peak_since_reset = self.reserved
 
 
 class Event(NamedTuple):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, TypeGuard
@@ -29,6 +30,8 @@ from framebench.adapters.torch.fake_modules import convert_module
 from framebench.devices.simulation.allocator import DEFAULT_STREAM, Allocator
 
 NAME = "gpu"
+SIMULATED = torch.device("privateuseone", 0)  # its name before a simulation has named it
+CUDA = torch.device("cuda", 0)  # the simulated device, under the name by which programs know it
 # attributes of `torch.cuda` that the device has too, and that programs use directly
 OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize", "empty_cache")
 
@@ -38,12 +41,30 @@ def is_on_gpu(value: object) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor) and value.device.type == NAME
 
 
+def take_place_of_cuda(value: Any) -> Any:
+    """Return the simulated device for a name of CUDA's, such as `cuda:0`, and else the value.
+
+    Raises NotImplementedError for another GPU than the first.
+    """
+    if not isinstance(value, str | torch.device):
+        return value
+    name, _, index = str(value).partition(":")
+    if name != "cuda":
+        return value
+    if index.isdigit() and int(index) > 0:
+        raise NotImplementedError(
+            f"the program names {value}, and one GPU is simulated: cuda:0. Of several GPUs that "
+            "share a step the first is simulated, with ranks=..."
+        )
+    return SIMULATED
+
+
 def do_nothing(*_: Any, **__: Any) -> None:
     """Do nothing, at once: the device's work is done as soon as it is requested."""
 
 
 class GpuEvent:
-    """An event that has always happened already."""
+    """An event that has always happened already. How long work takes is not simulated."""
 
     record = wait = synchronize = do_nothing
 
@@ -54,7 +75,7 @@ class GpuEvent:
         return True
 
     def elapsed_time(self, _: Any) -> float:
-        return 0.0
+        return math.nan  # no speed is predicted, and a throughput of it is none either
 
 
 class GpuStream:
@@ -73,6 +94,9 @@ class GpuStream:
     def record_event(self, event: Any = None) -> Any:
         return event or GpuEvent()
 
+    def query(self) -> bool:
+        return True
+
 
 class Backend:
     """The module `torch.gpu`: it answers what PyTorch and programs ask of `torch.cuda`.
@@ -86,7 +110,8 @@ class Backend:
 
     def __init__(self) -> None:
         """Begin on the default stream, without an allocator."""
-        self.current = GpuStream()  # the first one, which is the default
+        self.default = GpuStream()  # the first one
+        self.current = self.default
         self.allocator: Allocator | None = None  # of the simulation that runs
 
     def is_initialized(self) -> bool:

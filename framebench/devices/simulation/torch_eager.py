@@ -27,7 +27,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from framebench.devices.simulation.torch_device import is_on_gpu
+from framebench.devices.simulation.torch_cuda import LegacyType, check_index
+from framebench.devices.simulation.torch_device import SIMULATED, is_on_gpu, take_place_of_cuda
 
 VIEWS = (
     "Alias",
@@ -44,10 +45,10 @@ VIEWS = (
 # derivatives that copy nothing, such as `ViewBackward0`; all others make new memory
 COPY_NOTHING = {f"{view}Backward{form}" for view, form in product(VIEWS, range(3))}
 
-
+IS_CUDA = Tensor.is_cuda.__get__  # type: ignore[attr-defined]  # reads the attribute
+PINNED = "is_pinned_in_simulation"  # an attribute of tensors
 # the functions of recurrent layers that cuDNN has
 RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
-SIMULATED = torch.device("privateuseone", 0)  # its name before a simulation has named it
 
 
 class EagerOnGpu(TorchFunctionMode):
@@ -63,10 +64,24 @@ class EagerOnGpu(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of PyTorch as a GPU would run it."""
+        kwargs = kwargs or {}
+        if func is torch.device:
+            return func(*args, **kwargs)  # a program may compare it with the device of a tensor
         args = tuple(map(take_place_of_cuda, args))
-        kwargs = {name: take_place_of_cuda(value) for name, value in (kwargs or {}).items()}
+        kwargs = {name: take_place_of_cuda(value) for name, value in kwargs.items()}
         if func is torch.Tensor.cuda:
+            check_index(kwargs.get("device", args[1] if len(args) > 1 else None))
             func, args, kwargs = torch.Tensor.to, (args[0], SIMULATED), {}
+        elif func is torch.Tensor.pin_memory:
+            return pin_memory(args[0])
+        elif func is torch.Tensor.is_pinned:
+            return getattr(args[0], PINNED, False)
+        elif func is torch.Tensor.type and isinstance(args[-1], LegacyType):
+            return args[-1].convert(args[0])
+        elif func == IS_CUDA:
+            return is_on_gpu(args[0])
+        elif kwargs.get("pin_memory"):
+            return mark_pinned(func(*args, **kwargs))
         first = args[0] if args else None
         if not is_on_gpu(first):
             return func(*args, **kwargs)
@@ -85,11 +100,15 @@ class EagerOnGpu(TorchFunctionMode):
         return out
 
 
-def take_place_of_cuda(value: Any) -> Any:
-    """Return the simulated device for a name of CUDA's, such as `cuda:0`, and else the value."""
-    if isinstance(value, str | torch.device) and str(value).partition(":")[0] == "cuda":
-        return SIMULATED
-    return value
+def pin_memory(tensor: Tensor) -> Tensor:
+    """Return a copy of a tensor on the host that says that it is pinned."""
+    return mark_pinned(tensor.clone())
+
+
+def mark_pinned(tensor: Tensor) -> Tensor:
+    """Let a tensor say that it is pinned, and return it."""
+    setattr(tensor, PINNED, True)
+    return tensor
 
 
 def make_one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from unittest import mock
 
 import torch
@@ -37,8 +37,14 @@ from torch._inductor.runtime.hints import DeviceProperties
 from torch._prims import rng_prims
 from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_map_only
 
-from framebench.devices.simulation.torch_device import NAME, do_nothing, replace_attribute
+from framebench.devices.simulation.torch_device import (
+    NAME,
+    do_nothing,
+    replace_attribute,
+    take_place_of_cuda,
+)
 from framebench.devices.simulation.torch_gpu import Gpu
 
 SETTINGS = {  # of Inductor: nothing is cached, as the device is not here, and nothing is built
@@ -165,10 +171,23 @@ def compile_graph(
         options: Settings of Inductor that the program gives to `torch.compile`.
     """
     settings = {name.replace("-", "_"): value for name, value in (options or {}).items()}
+    rename_devices(graph)
     with _disable_current_modes(), patch_inductor():
         return compile_fx.compile_fx(
             graph, inputs, inner_compile=compile_inner, config_patches=settings | SETTINGS
         )
+
+
+def rename_devices(graph: GraphModule) -> None:
+    """Let a graph name the simulated device where the program names CUDA's."""
+    for node in graph.graph.nodes:
+        node.args = tree_map_only(torch.device, take_place_of_cuda, node.args)
+        node.kwargs = tree_map_only(torch.device, take_place_of_cuda, node.kwargs)
+        if "device" in node.kwargs:
+            node.kwargs = {**node.kwargs, "device": take_place_of_cuda(node.kwargs["device"])}
+        if node.op == "call_method" and node.target == "to":
+            node.args = tuple(map(take_place_of_cuda, node.args))
+    graph.recompile()
 
 
 def compile_inner(graph: GraphModule, inputs: list[Any], **options: Any) -> Any:
@@ -212,12 +231,20 @@ def patch_inductor() -> Iterator[None]:
         (torch.utils._triton, "triton_hash_with_backend", lambda: "none"),
         (joint_graph, "lazy_init", lambda *_: trace_patterns()),
         (joint_graph, "UniformValueConstantFolder", ConstantFolderOnHost),
+        # Inductor takes one kind of GPU: the simulated device, whose properties it reads there
+        (torch.cuda, "is_available", lambda: False),
+        (torch.cuda, "get_device_properties", refuse_properties),
         (rng_prims, "get_device", lambda *_: "cpu"),  # where the state of random numbers lies
     ]
     with ExitStack() as stack:
         for owner, name, value in replacements:
             stack.enter_context(replace_attribute(owner, name, value))
         yield
+
+
+def refuse_properties(_: Any = None) -> NoReturn:
+    """Raise AssertionError, as a PyTorch without CUDA does, and Inductor expects."""
+    raise AssertionError("Torch not compiled with CUDA enabled")
 
 
 def are_both_on_gpu(first: Any, second: Any) -> bool:

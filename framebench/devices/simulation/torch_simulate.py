@@ -43,6 +43,7 @@ from framebench.devices.simulation.blocks import Settings
 from framebench.devices.simulation.torch_bitsandbytes import follow_bitsandbytes
 from framebench.devices.simulation.torch_compiled import compile_here
 from framebench.devices.simulation.torch_convolutions import describe_gpu
+from framebench.devices.simulation.torch_cuda import answer_cuda
 from framebench.devices.simulation.torch_device import (
     GpuStream,
     is_on_gpu,
@@ -251,6 +252,7 @@ def simulate(
     Raises:
         UnknownChoice: The step chooses elements by their values, and `chooses_all` is None.
         UnknownTiming: Another stream uses memory of the step, and `waits_for_streams` is None.
+        StepOnHost: The step ran on the CPU.
         OutOfMemory: Where the allocator would. Whatever else the step raises is passed on.
     """
     gpu = Gpu(
@@ -270,6 +272,7 @@ def simulate(
             stack.enter_context(join_as_rank(rank, ranks))
         limit = settings or Settings(limit=device.memory_bytes)
         where, watch = stack.enter_context(simulated_gpu(gpu, limit, ranks > 1))
+        stack.enter_context(answer_cuda(device, gpu, watch, ranks))
         watch.chooses_all = chooses_all
         watch.waits_for_streams = waits_for_streams
         stats = watch.allocator.stats
@@ -292,6 +295,7 @@ def simulate(
                 watch.end_step()
                 by_step.append(stats.allocated_peak)
                 mark_states(watch, optimizers)
+        watch.check_device()
         peak_event = find_peak(watch.lives, first_event, len(watch.allocator.trace))
         if watch.refused:
             raise watch.refused

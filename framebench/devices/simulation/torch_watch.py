@@ -38,6 +38,8 @@ from framebench.devices.simulation.torch_streams import UnknownTiming
 aten = torch.ops.aten
 # what linear layers and embeddings run
 LAYERS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.embedding.default)
+# operators by which a model on the host is told from one on the device
+WORK = ("mm", "addmm", "bmm", "convolution")
 # A line of the program reads True so often, and then False: it may be the condition of a loop that
 # draws numbers until all are within bounds.
 MOST_TRUE_ANSWERS = 2000
@@ -72,6 +74,19 @@ class Life:
     def is_alive_at(self, event: int) -> bool:
         """Return whether it had its block after the first `event` events of the allocator."""
         return self.born <= event and (self.died is None or self.died >= event)
+
+
+class StepOnHost(ValueError):
+    """A step that ran on the CPU, so that its memory is not the GPU's."""
+
+    def __init__(self, line: str) -> None:
+        """Name the line of the program that computed on the CPU; empty if none is known."""
+        place = f" ({line})" if line else ""
+        super().__init__(
+            f"the step ran on the CPU{place}, and its model takes no memory of the GPU. Make model "
+            'and batch on the device that make_step gets, or on "cuda". Outside of make_step '
+            "torch.cuda.is_available() is False, and a device that is chosen there by it is the CPU"
+        )
 
 
 class Watch(TorchDispatchMode):
@@ -110,6 +125,8 @@ class Watch(TorchDispatchMode):
         # refused
         self.waits_for_streams: bool | None = None
         self.waiting: list[Life] = []  # the dead ones whose blocks stay taken
+        self.has_worked = False  # whether a layer was computed on the device
+        self.host_line: str | None = None  # of the program, by which one was on the host
         self.labels: dict[int, str] = {}
         self.truths_read: Counter[str] = Counter()  # by line of the program
         self.refused: OutOfMemory | None = None  # the first request for which the GPU had no memory
@@ -204,7 +221,10 @@ class Watch(TorchDispatchMode):
         """Track an operator's results, and the temporaries of its kernel."""
         # a number that an operator returns must not be taken for a request of bytes
         results = [leaf if isinstance(leaf, Tensor) else None for leaf in tree_leaves(out)]
-        if not any(is_on_gpu(arg) for arg in args):
+        is_here = any(is_on_gpu(arg) for arg in args)
+        if operator in WORK:
+            self.note_work(is_here)
+        if not is_here:
             self.track_requests(operator, results)
             return
         if operator.startswith("_scaled_dot_product"):
@@ -220,6 +240,19 @@ class Watch(TorchDispatchMode):
                 self.take_lt_workspace()
         temporaries = torch_kernels.request_temporaries(operator, args, self.gpu)
         self.track_requests(operator, temporaries)
+
+    def note_work(self, is_here: bool) -> None:
+        """Remember whether layers were computed on the device, and where in the program not."""
+        if is_here:
+            self.has_worked = True
+        elif self.host_line is None:
+            self.host_line = find_line(sys._getframe(1))
+
+    def check_device(self) -> None:
+        """Raise StepOnHost if the step's layers were on the host, or nothing was on the device."""
+        is_on_host = self.host_line is not None and not self.has_worked
+        if is_on_host or not self.lives:
+            raise StepOnHost(self.host_line or "")
 
     def track_requests(self, operator: str, requests: Iterable[Tensor | int | None]) -> None:
         """Track results, and bytes that a kernel takes (positive) or gives back (negative)."""

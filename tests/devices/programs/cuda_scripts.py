@@ -1,0 +1,289 @@
+"""Training scripts that ask `torch.cuda` about their GPU, simulated by the public library.
+
+Printed as JSON, by name.
+"""
+
+import contextlib
+import json
+import math
+import warnings
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+
+from framebench.devices import DoesNotFit, simulate
+
+warnings.simplefilter("ignore")  # scripts use forms that PyTorch has deprecated
+WIDTH = 1024
+ROWS = 64
+DEVICE_OF_OUTSIDE = "cuda" if torch.cuda.is_available() else "cpu"
+QUESTIONS = {
+    "is_available": lambda: torch.cuda.is_available(),
+    "device_count": lambda: torch.cuda.device_count(),
+    "current_device": lambda: torch.cuda.current_device(),
+    "set_device": lambda: torch.cuda.set_device("cuda:0"),
+    "get_device_name": lambda: torch.cuda.get_device_name(0),
+    "get_device_capability": lambda: torch.cuda.get_device_capability(),
+    "total_memory": lambda: torch.cuda.get_device_properties("cuda").total_memory,
+    "multi_processor_count": lambda: torch.cuda.get_device_properties(0).multi_processor_count,
+    "is_bf16_supported": lambda: torch.cuda.is_bf16_supported(),
+    "is_bf16_native": lambda: torch.cuda.is_bf16_supported(including_emulation=False),
+    "synchronize": lambda: torch.cuda.synchronize(),
+    "empty_cache": lambda: torch.cuda.empty_cache(),
+    "manual_seed_all": lambda: torch.cuda.manual_seed_all(1),
+    "set_rng_state": lambda: torch.cuda.set_rng_state(torch.cuda.get_rng_state()),
+    "range_push": lambda: torch.cuda.nvtx.range_push("step"),
+    "cudnn": lambda: torch.backends.cudnn.is_available(),
+    "accelerator": lambda: str(torch.accelerator.current_accelerator()),
+    "is_cuda": lambda: torch.ones(1, device="cuda").is_cuda,
+    "device of a tensor": lambda: str(torch.ones(1).cuda().device),
+    "device of a host tensor": lambda: str(torch.ones(1).device),
+    "pinned": lambda: torch.ones(1).pin_memory().is_pinned(),
+    "not pinned": lambda: torch.ones(1).is_pinned(),
+    "scaler is on": lambda: torch.cuda.amp.GradScaler().is_enabled(),
+    "utilization": lambda: torch.cuda.utilization(),
+    "graph": lambda: torch.cuda.CUDAGraph(),
+    "second GPU": lambda: torch.ones(1, device="cuda:1"),
+    "second GPU by number": lambda: torch.ones(1).cuda(1),
+    "second GPU as the current one": lambda: torch.cuda.set_device(1),
+}
+
+
+def make_layer_step(device, make_batch=None):
+    """One linear layer without a bias under AdamW on a device."""
+    model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    batch = torch.randn(ROWS, WIDTH).to(device) if make_batch is None else make_batch()
+
+    def step():
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def make_chosen_step(_):
+    """The device is chosen as most scripts choose it."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.backends.cudnn.benchmark = True
+    return make_layer_step(device)
+
+
+def make_outside_step(_):
+    """The device was chosen where the simulation does not run, and is the CPU."""
+    return make_layer_step(DEVICE_OF_OUTSIDE)
+
+
+def make_outside_model_step(device):
+    """So was that of the model, while a tensor without use lies on the GPU."""
+    unused = torch.zeros(ROWS, device=device)
+    step = make_layer_step(DEVICE_OF_OUTSIDE)
+    return lambda: (step(), unused.add_(1))
+
+
+def make_default_step(_):
+    """Every tensor is made on a default device."""
+    torch.set_default_device("cuda")
+    return make_layer_step("cuda", lambda: torch.randn(ROWS, WIDTH))
+
+
+def make_context_step(_):
+    """Model and batch are made in a context of the device."""
+    with torch.device("cuda"):
+        return make_layer_step("cuda", lambda: torch.randn(ROWS, WIDTH))
+
+
+def make_generator_step(_):
+    """The batch is drawn by a generator of the GPU."""
+    generator = torch.Generator(device="cuda").manual_seed(0)
+    return make_layer_step(
+        "cuda", lambda: torch.randn(ROWS, WIDTH, generator=generator, device="cuda")
+    )
+
+
+def make_typed_step(_):
+    """The batch is made by a type of tensors, as scripts of 2018 do."""
+    numbers = np.random.normal(0, 1, (ROWS, WIDTH))
+    return make_layer_step("cuda", lambda: torch.cuda.FloatTensor(numbers))
+
+
+def make_wrapped_step(_):
+    """The model is wrapped for all GPUs of a machine that has one."""
+    model = nn.DataParallel(nn.Linear(WIDTH, WIDTH, bias=False)).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+    batch = torch.randn(ROWS, WIDTH, device="cuda")
+
+    def step():
+        optimizer.zero_grad()
+        model(batch).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+class Numbers(Dataset):
+    """Samples from NumPy, as a dataset reads them from files."""
+
+    def __len__(self):
+        return 4 * ROWS
+
+    def __getitem__(self, place):
+        return torch.from_numpy(np.zeros(WIDTH, np.float32))
+
+
+def make_loaded_step(_):
+    """Batches come from a loader with processes of its own and pinned memory."""
+    loader = DataLoader(
+        Numbers(), ROWS, shuffle=True, num_workers=2, pin_memory=True, persistent_workers=True
+    )
+    model = nn.Linear(WIDTH, WIDTH, bias=False).cuda()
+    optimizer = torch.optim.AdamW(model.parameters())
+
+    def step():
+        for batch in loader:
+            optimizer.zero_grad()
+            model(batch.cuda(non_blocking=True)).square().mean().backward()
+            optimizer.step()
+
+    return step
+
+
+def make_compiled_step(device):
+    """A compiled model makes tensors on the device that it was given, and on CUDA by name."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(WIDTH, WIDTH)
+            self.device = device
+
+        def forward(self, x):
+            places = torch.arange(WIDTH, device=self.device) + torch.arange(WIDTH, device="cuda")
+            return F.relu(self.layer(x)) + places.to(x.device)
+
+    model = torch.compile(Model().to(device))
+    batch = torch.randn(ROWS, WIDTH, device=device)
+    return lambda: model(batch).sum().backward()
+
+
+def make_limited_step(_):
+    """The script limits itself to a thousandth of the GPU."""
+    torch.cuda.set_per_process_memory_fraction(0.001)
+    return make_layer_step("cuda")
+
+
+def ask(device):
+    """Return the answer to each question, as a script gets it in its steps, or the error."""
+    answers = {}
+
+    def make_step(_):
+        step = make_layer_step("cuda")
+
+        def ask_and_step():
+            for name, question in QUESTIONS.items():
+                try:
+                    answers[name] = question()
+                except NotImplementedError as error:
+                    answers[name] = str(error)
+            step()
+
+        return ask_and_step
+
+    simulate(make_step, device)
+    return {name: value for name, value in answers.items() if not isinstance(value, torch.Tensor)}
+
+
+def read_own_memory():
+    """Return what a script reads of its own memory, and what is simulated."""
+    read = {}
+
+    def make_step(_):
+        step = make_layer_step("cuda")
+
+        def measure():
+            torch.cuda.reset_peak_memory_stats()
+            read["between"] = torch.cuda.memory_allocated()
+            step()
+            read["peak"] = torch.cuda.max_memory_allocated()
+            read["peak of statistics"] = torch.cuda.memory_stats()["allocated_bytes.all.peak"]
+            read["reserved"] = torch.cuda.max_memory_reserved()
+            read["free"], read["total"] = torch.cuda.mem_get_info()
+            torch.cuda.reset_peak_memory_stats()
+            read["peak after a reset"] = torch.cuda.max_memory_allocated()
+            with contextlib.suppress(NotImplementedError):
+                torch.cuda.memory_stats()["no such statistic"]
+                read["no such statistic"] = True
+
+        return measure
+
+    simulation = simulate(make_step, "a100-40gb")
+    return read | {
+        "simulated": simulation.allocated,
+        "simulated between": simulation.between_steps,
+        "simulated reserved": simulation.reserved,
+    }
+
+
+def time_step():
+    """Return whether the time that a script reads from events is no number."""
+    times = []
+
+    def make_step(_):
+        step = make_layer_step("cuda")
+
+        def time_it():
+            first = torch.cuda.Event(enable_timing=True)
+            last = torch.cuda.Event(enable_timing=True)
+            first.record()
+            with torch.cuda.stream(torch.cuda.Stream()):
+                pass
+            step()
+            last.record()
+            torch.cuda.synchronize()
+            times.append(ROWS / first.elapsed_time(last))
+
+        return time_it
+
+    simulate(make_step, "a100-40gb")
+    return all(map(math.isnan, times))
+
+
+def describe(make_step):
+    """Return the bytes of each kind, or the error."""
+    try:
+        simulation = simulate(make_step, "a100-40gb")
+    except (DoesNotFit, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return simulation.kinds
+
+
+answers = {
+    "a100": ask("a100-40gb"),
+    "v100": ask("v100-16gb"),
+    "own memory": read_own_memory(),
+    "time is no number": time_step(),
+    "device afterwards": str(torch.get_default_device()),
+    "is there CUDA afterwards": torch.cuda.is_available(),
+}
+STEPS = {
+    "passed on": make_layer_step,
+    "chosen": make_chosen_step,
+    "outside": make_outside_step,
+    "outside model": make_outside_model_step,
+    "default": make_default_step,
+    "context": make_context_step,
+    "generator": make_generator_step,
+    "typed": make_typed_step,
+    "wrapped": make_wrapped_step,
+    "loaded": make_loaded_step,
+    "limited": make_limited_step,
+    "compiled": make_compiled_step,
+}
+for name, make in STEPS.items():
+    answers[name] = describe(make)
+answers["default device afterwards"] = str(torch.get_default_device())
+print(json.dumps(answers))

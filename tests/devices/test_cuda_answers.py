@@ -1,0 +1,123 @@
+"""What training scripts ask of `torch.cuda`, answered as on the GPU that is simulated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framebench.devices import find_device
+from framebench.devices.catalog import CONTEXT
+from tests.processes import run_inside
+
+PROGRAM = Path(__file__).parent / "programs" / "cuda_scripts.py"
+WEIGHT = 4 * 1024 * 1024  # bytes of the layer's matrix
+
+
+@pytest.fixture(scope="module")
+def scripts(environment) -> dict[str, Any]:
+    return run_inside(environment["torch"], PROGRAM)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("is_available", True),
+        ("device_count", 1),
+        ("current_device", 0),
+        ("set_device", None),
+        ("get_device_name", find_device("a100-40gb").title),
+        ("get_device_capability", [8, 0]),
+        ("total_memory", find_device("a100-40gb").memory_bytes),
+        ("multi_processor_count", 108),
+        ("is_bf16_supported", True),
+        ("is_bf16_native", True),
+        ("synchronize", None),
+        ("empty_cache", None),
+        ("manual_seed_all", None),
+        ("set_rng_state", None),
+        ("range_push", None),
+        ("cudnn", True),
+        ("accelerator", "cuda"),
+        ("is_cuda", True),
+        ("device of a tensor", "cuda:0"),
+        ("device of a host tensor", "cpu"),
+        ("pinned", True),
+        ("not pinned", False),
+        ("scaler is on", True),
+    ],
+)
+def test_a_script_gets_the_answers_of_the_simulated_gpu(scripts, question, answer):
+    assert scripts["a100"][question] == answer
+
+
+@pytest.mark.slow
+def test_an_older_gpu_answers_for_itself(scripts):
+    assert scripts["v100"]["get_device_capability"] == [7, 0]
+    assert scripts["v100"]["is_bf16_native"] is False
+    assert scripts["v100"]["total_memory"] == find_device("v100-16gb").memory_bytes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("utilization", "torch.cuda.utilization is not simulated: only the GPU itself can tell"),
+        ("graph", "torch.cuda.CUDAGraph is not simulated: CUDA graphs keep their memory"),
+        ("second GPU", "names cuda:1, and one GPU is simulated"),
+        ("second GPU by number", "names cuda:1, and one GPU is simulated"),
+        ("second GPU as the current one", "names cuda:1, and one GPU is simulated"),
+    ],
+)
+def test_what_is_not_simulated_is_refused_with_the_reason(scripts, question, reason):
+    assert reason in scripts["a100"][question]
+
+
+@pytest.mark.slow
+def test_a_script_reads_the_memory_that_is_simulated(scripts):
+    read = scripts["own memory"]
+    total = find_device("a100-40gb").memory_bytes
+    assert read["between"] == read["simulated between"]
+    assert read["peak"] == read["peak of statistics"] == read["simulated"]
+    assert read["reserved"] == read["simulated reserved"]
+    assert (read["free"], read["total"]) == (total - read["reserved"] - CONTEXT[1], total)
+    assert read["between"] <= read["peak after a reset"] < read["peak"]
+    assert "no such statistic" not in read
+
+
+@pytest.mark.slow
+def test_time_is_no_number_rather_than_a_wrong_one(scripts):
+    assert scripts["time is no number"] is True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script", ["chosen", "default", "context", "generator", "typed", "wrapped", "loaded"]
+)
+def test_a_script_that_finds_its_own_gpu_takes_the_memory_of_one_that_is_given_it(scripts, script):
+    for kind in ("weights", "gradients", "optimizer states"):
+        assert scripts[script][kind] == scripts["passed on"][kind] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["outside", "outside model"])
+def test_a_script_that_runs_on_the_cpu_is_refused(scripts, script):
+    assert scripts[script].startswith("StepOnHost: the step ran on the CPU (programs/cuda_scripts")
+
+
+@pytest.mark.slow
+def test_a_script_may_limit_its_own_memory(scripts):
+    assert scripts["limited"].startswith("OutOfMemory: ")
+
+
+@pytest.mark.slow
+def test_a_compiled_model_may_name_its_device(scripts):
+    assert scripts["compiled"]["weights"] >= WEIGHT
+
+
+@pytest.mark.slow
+def test_nothing_of_a_simulation_stays(scripts):
+    assert scripts["is there CUDA afterwards"] is False
+    assert scripts["device afterwards"] == scripts["default device afterwards"] == "cpu"
