@@ -114,6 +114,26 @@ def find_workspace_bytes(question: Convolution, gpu: str) -> int:
         question: The convolution.
         gpu: The GPU as cuDNN itself describes it, in JSON.
     """
+    for size in list_workspaces(question, gpu):
+        return size
+    raise Refused(f"cuDNN has no engine for {question}")
+
+
+@cache
+def find_largest_workspace_bytes(question: Convolution, gpu: str) -> int:
+    """Return the bytes of the largest workspace among the algorithms for a convolution.
+
+    It is taken while they are measured (`generate_and_filter_plans` in
+    ATen/native/cudnn/Conv_v8.cpp), and the fastest needs no more. Raises Refused.
+    """
+    sizes = list(list_workspaces(question, gpu))
+    if not sizes:
+        raise Refused(f"cuDNN has no engine for {question}")
+    return max(sizes)
+
+
+def list_workspaces(question: Convolution, gpu: str) -> Iterator[int]:
+    """Yield the bytes of the workspace of each algorithm, in the heuristics' order."""
     session = CudnnSession()
     try:
         device = session.make(DEVICE, (2702, CHAR, [*gpu.encode(), 0]))  # its description
@@ -129,10 +149,9 @@ def find_workspace_bytes(question: Convolution, gpu: str) -> int:
                     )
                     size = (ctypes.c_int64 * 1)()
                     session.read(plan, 402, INT64, size)  # the bytes of its workspace
-                    return size[0]
+                    yield size[0]
     finally:
         session.end()
-    raise Refused(f"cuDNN has no engine for {question}")
 
 
 class CudnnSession:

@@ -103,6 +103,12 @@ def is_decided_by_timing(case: Case) -> bool:
     return any(part.how in ON_OTHER_STREAMS for part in case.parts)
 
 
+def is_without_pool(case: Case) -> bool:
+    """Return whether a step is simulated but for the pool, in whose place each tensor has pages."""
+    changed = {part.how for part in case.parts} & {*SAME_TENSORS}
+    return changed == {"pool_off"} and has_same_tensors(case)
+
+
 def explain_refusal(case: Case) -> str | None:
     """Return why the answer for a case has no peak, or None if it has one."""
     obstacle = explain_missing_simulation(case) or explain_unsupported_compilation(case)
@@ -123,11 +129,11 @@ def explain_unsupported_compilation(case: Case) -> str | None:
     return None
 
 
-def find_scope(case: Case, has_convolutions: bool) -> Scope:
+def find_scope(case: Case, has_convolutions: bool, asks_cudnn: bool) -> Scope:
     """Return what is answered for a case.
 
-    Nobody knows the largest workspace of a convolution, so that a step with some has no upper
-    bound.
+    Where cuDNN cannot be asked, nobody knows the largest workspace of a convolution, so that a step
+    with some has no upper bound.
     """
     if explain_refusal(case) is None:
         return "answered"
@@ -136,6 +142,5 @@ def find_scope(case: Case, has_convolutions: bool) -> Scope:
     stand_in = find_stand_in(case)
     if stand_in is None or explain_refusal(stand_in):
         return "refused"
-    is_pool_off = any(part.how == "pool_off" for part in case.parts)
-    is_bounded_above = is_pool_off and has_same_tensors(case) and not has_convolutions
+    is_bounded_above = is_without_pool(case) and (asks_cudnn or not has_convolutions)
     return "bounded from both sides" if is_bounded_above else "bounded from below"

@@ -83,7 +83,10 @@ def find_workspace(
             torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled()
         ),
     )
-    size = cudnn.find_workspace_bytes(question, gpu.description)
+    find = cudnn.find_workspace_bytes
+    if gpu.largest_workspaces:
+        find = cudnn.find_largest_workspace_bytes
+    size = find(question, gpu.description)
     return [size] if size else []
 
 

@@ -17,6 +17,7 @@ class Gpu:
     cudnn: int = 91700  # as `torch.backends.cudnn.version` prints it
     cores: int = 0  # streaming multiprocessors; 0: what depends on them is left out
     threads_per_core: int = 0
+    largest_workspaces: bool = False  # of each convolution: that of the algorithm that takes most
     blas_takes: bool = True  # False: CUBLAS_WORKSPACE_CONFIG=:0:0
 
     @property

@@ -27,7 +27,11 @@ from framebench.devices.plans.answer import (
 )
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.blocks import OutOfMemory, Settings
-from framebench.devices.simulation.scope import explain_missing_simulation, find_stand_in
+from framebench.devices.simulation.scope import (
+    explain_missing_simulation,
+    find_stand_in,
+    is_without_pool,
+)
 from framebench.devices.simulation.torch_bounds import add_bounds, bound_by, bound_by_extremes
 from framebench.devices.simulation.torch_choices import BoundedStep
 from framebench.devices.simulation.torch_compiled import UnsupportedCompilation
@@ -198,19 +202,25 @@ def refuse(case: Case, device: Device, release: tuple[int, int], obstacle: str) 
     stand_in = find_stand_in(case)
     if stand_in is None or explain_missing_simulation(stand_in):
         return answer
-    unlimited = replace(make_settings(stand_in, device), limit=None)
+    run = partial(
+        simulate,
+        make_step_builder(stand_in),
+        device,
+        settings=replace(make_settings(stand_in, device), limit=None),
+        release=release,
+        rank=find_fullest_rank(stand_in) if stand_in.ranks > 1 else 0,
+        ranks=stand_in.ranks,
+    )
+    largest: Simulation | None = None
     try:
-        simulation = simulate(
-            make_step_builder(stand_in),
-            device,
-            settings=unlimited,
-            release=release,
-            rank=find_fullest_rank(stand_in) if stand_in.ranks > 1 else 0,
-            ranks=stand_in.ranks,
-        )
+        simulation = run()
+        if not simulation.convolutions:
+            largest = simulation
+        elif not simulation.convolutions[False] and is_without_pool(case):
+            largest = run(largest_workspaces=True)
     except BoundedStep:
         return answer
-    add_bounds(answer, bound_by(case, simulation))
+    add_bounds(answer, bound_by(case, simulation, largest))
     return answer
 
 

@@ -233,6 +233,7 @@ def simulate(
     ranks: int = 1,
     chooses_all: bool | None = None,
     waits_for_streams: bool | None = None,
+    largest_workspaces: bool = False,
 ) -> Simulation:
     """Run `make_step(device)()` several times on fake tensors.
 
@@ -248,6 +249,8 @@ def simulate(
         chooses_all: Whether operators that choose elements by their values choose all or none.
         waits_for_streams: Whether memory that another stream uses (`Tensor.record_stream`) stays
             taken until the step ends, or is free as soon as the program drops it.
+        largest_workspaces: Whether each convolution takes the largest workspace that cuDNN names,
+            in the place of the one that its heuristics put first.
 
     Raises:
         UnknownChoice: The step chooses elements by their values, and `chooses_all` is None.
@@ -262,6 +265,7 @@ def simulate(
         cores=device.cores,
         threads_per_core=device.threads_per_core,
         blas_takes=blas_takes,
+        largest_workspaces=largest_workspaces,
     )
     by_step: list[int] = []
     with ExitStack() as stack:

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 
 from framebench.analysis.rendering import Table
-from framebench.devices.simulation.scope import Scope, explain_refusal, find_scope
+from framebench.devices.simulation.scope import (
+    Scope,
+    explain_refusal,
+    find_scope,
+    is_without_pool,
+)
 from framebench.suite.selectors import select
 
 SCOPES: tuple[Scope, ...] = (
@@ -14,6 +19,12 @@ SCOPES: tuple[Scope, ...] = (
     "bounded from below",
     "refused",
 )
+# by whether a step has convolutions, and whether cuDNN is asked for their workspaces
+WHERE = {
+    (False, False): "without convolutions",
+    (True, True): "with convolutions whose workspaces cuDNN is asked for",
+    (True, False): "with convolutions, without cuDNN",
+}
 
 
 def tabulate_answered() -> Table:
@@ -24,12 +35,15 @@ def tabulate_answered() -> Table:
         if case.support.supported and "+" not in case.strategy:
             # a workload that does not say may have some
             has_convolutions = case.spec.has_convolutions is not False
-            scope = find_scope(case, has_convolutions)
             why = explain_refusal(case) or ""
             where = f"in {case.scenario}" if case.scenario == "pipeline" else ""
-            if any(part.how == "pool_off" for part in case.parts):
-                where = "with convolutions" if has_convolutions else "without convolutions"
-            groups[scope, where, why][case.strategy] = None
+            if not is_without_pool(case):
+                scope = find_scope(case, has_convolutions, asks_cudnn=False)
+                groups[scope, where, why][case.strategy] = None
+                continue
+            for asks_cudnn in (True, False) if has_convolutions else (False,):
+                scope = find_scope(case, has_convolutions, asks_cudnn)
+                groups[scope, WHERE[has_convolutions, asks_cudnn], why][case.strategy] = None
     rows = []
     for (scope, where, why), names in groups.items():
         rows.append((scope, ", ".join(names), where, why))

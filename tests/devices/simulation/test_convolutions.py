@@ -45,3 +45,29 @@ def test_reserved_peaks_agree_with_a_gpu(case):
     answers = run_inside(WITH_CUDNN, PROGRAMS / "torch_plans.py", place)
     assert answers[place]["versions"]["cudnn"]
     assert answers[place]["peak_bytes"] == pytest.approx(measured, rel=0.02)
+
+
+@pytest.fixture(scope="module")
+def bounds(environment):
+    return run_inside(environment["torch"], PROGRAMS / "bounded_convolutions.py")
+
+
+@pytest.mark.slow
+def test_without_a_pool_each_convolution_takes_the_largest_workspace_that_cudnn_names(bounds):
+    """It is 256 MiB, and 1 MiB where cuDNN has one algorithm alone, which takes a page of 2 MiB."""
+    two, one = bounds["pool_off"]["parts"], bounds["pool_off with one algorithm"]["parts"]
+    assert 0 < two["at_most"] - one["at_most"] - (128 << 20) <= (256 - 2 - 128) << 20
+    assert two["at_least"] == one["at_least"] <= bounds["fp32"]["parts"]["allocated"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ("pool_off without cuDNN", "cuDNN, which names the workspaces of convolutions"),
+        ("autotune", "the pool may reserve more with smaller ones"),
+    ],
+)
+def test_where_no_upper_bound_is_known_the_answer_says_why(bounds, step, reason):
+    assert "at_most" not in bounds[step]["parts"]
+    assert reason in bounds[step]["notes"][0]

@@ -133,7 +133,7 @@ def test_an_unpredicted_case_is_bounded_by_the_eager_step(strategy, answers):
 @pytest.mark.parametrize("place", [*map(name_place, USUAL), *UNPLANNED])
 def test_the_table_of_what_is_answered_says_what_the_planner_answers(place, answers):
     case = Case.from_id(place.partition("@")[0])
-    scope = find_scope(case, has_convolutions=case.workload == "resnet50")
+    scope = find_scope(case, has_convolutions=case.workload == "resnet50", asks_cudnn=False)
     answer = answers[place]
     assert (scope == "answered") == (answer["outcome"] == "planned")
     assert ("at_least" in answer["parts"]) == scope.startswith("bounded")
@@ -187,4 +187,20 @@ def test_offloading_on_other_streams_takes_as_much_as_the_speed_of_copies_lets_i
 )
 def test_only_a_step_with_the_same_tensors_is_bounded_by_them(strategy, scope):
     case = Case.from_id(f"transformer/torch/train/{strategy}/b8/full")
-    assert find_scope(case, has_convolutions=False) == scope
+    assert find_scope(case, has_convolutions=False, asks_cudnn=False) == scope
+
+
+@pytest.mark.parametrize(
+    ("strategy", "asks_cudnn", "scope"),
+    [
+        ("pool_off", True, "bounded from both sides"),
+        ("pool_off", False, "bounded from below"),
+        ("autotune", True, "bounded from below"),
+        ("autotune+pool_off", True, "bounded from below"),
+        ("malloc_async", True, "bounded from below"),  # the driver's pool has rules of its own
+        ("compile+pool_off", True, "bounded from below"),
+    ],
+)
+def test_workspaces_that_cudnn_names_bound_a_step_without_a_pool(strategy, asks_cudnn, scope):
+    case = Case.from_id(f"resnet50/torch/train/{strategy}/b8/full")
+    assert find_scope(case, has_convolutions=True, asks_cudnn=asks_cudnn) == scope
