@@ -105,7 +105,7 @@ def is_decided_by_timing(case: Case) -> bool:
 
 def is_without_pool(case: Case) -> bool:
     """Return whether a step is simulated but for the pool, in whose place each tensor has pages."""
-    changed = {part.how for part in case.parts} & {*SAME_TENSORS}
+    changed = {part.how for part in case.parts} & {*KEEPING_TENSORS}
     return changed == {"pool_off"} and has_same_tensors(case)
 
 

@@ -7,17 +7,22 @@ import pytest
 from framebench.devices.tables.answered import tabulate_answered
 from framebench.models import spec
 
+WITH_CONVOLUTIONS = {
+    "with convolutions whose workspaces cuDNN is asked for",
+    "with convolutions, without cuDNN",
+}
+
 
 @pytest.mark.parametrize(
     ("declared", "where"),
     [
-        (True, {"with convolutions"}),
-        (None, {"with convolutions"}),
+        (True, WITH_CONVOLUTIONS),
+        (None, WITH_CONVOLUTIONS),
         (False, {"without convolutions"}),
     ],
 )
 def test_a_workload_that_does_not_say_may_have_convolutions(declared, where, monkeypatch):
-    """Without its pool a step has an upper bound, unless it has convolutions."""
+    """Without its pool a step has an upper bound, of convolutions where cuDNN is asked."""
     plain = spec.load_declaration("transformer")
     declaration = replace(plain, has_convolutions=declared)
     monkeypatch.setattr(spec, "load_declaration", lambda name: declaration)
