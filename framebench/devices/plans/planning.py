@@ -170,9 +170,10 @@ def plan_all(
             listener(cached)
     missing = [case for case in cases if case not in planned]
     workers = count_workers(device)
-    if missing and announce:
-        typical_s = find_typical_time(missing, device, results)
-        say(describe_plans(missing, len(cases), device, workers, typical_s))
+    to_plan = [case for case in missing if not explain_unpredictable_on_device(case, device)]
+    if to_plan and announce:
+        typical_s = find_typical_time(to_plan, device, results)
+        say(describe_plans(to_plan, len(cases), device, workers, typical_s))
     ready = {} if environment else ensure_environments(missing, device, version, say)
     folder = store.choose_writable_folder(results)
     with (
@@ -310,8 +311,9 @@ def find_cached(
 ) -> dict[Case, Planned]:
     """Return the predictions that were saved and can be reused: published ones, and one's own.
 
-    Those of a user's file are never reused, since the file may have changed. `version` is that of
-    the framework, by default the pinned one.
+    Those of a user's file are never reused, since the file may have changed. A size of another name
+    counts if its model is the same, such as `full` and `124M`. `version` is that of the framework,
+    by default the pinned one.
     """
     cached: dict[Case, Planned] = {}
     frameworks = {case.framework for case in cases}
@@ -321,10 +323,33 @@ def find_cached(
             release = version or find_pinned_version(framework)
             predictions |= store.read(store.find_file(root, device.name, framework, release))
         for case in cases:
-            planned = predictions.get(case.id)
+            planned = predictions.get(case.id) or find_same_model(case, predictions)
             if planned and case.workload != spec.USER_MODEL and is_reusable(planned):
                 cached[case] = planned
     return cached
+
+
+def find_same_model(case: Case, predictions: Mapping[str, Planned]) -> Planned | None:
+    """Return the prediction of the same step under another name of its size, or None.
+
+    The prediction is named as the case is.
+    """
+    before_size = case.id.rpartition("/")[0]
+    sizes = []
+    for case_id in predictions:
+        beginning, _, size = case_id.rpartition("/")
+        if beginning == before_size and size != case.size:
+            sizes.append(size)
+    if not sizes or not case.spec.described:  # without descriptions a model has one name
+        return None
+    for size in sizes:
+        try:
+            is_same = case.spec.config(size) == case.spec.config(case.size)
+        except ValueError:  # a size that this version does not have
+            continue
+        if is_same:
+            return predictions[f"{before_size}/{size}"].model_copy(update={"case": case.id})
+    return None
 
 
 def is_reusable(planned: Planned) -> bool:

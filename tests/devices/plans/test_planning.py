@@ -77,6 +77,19 @@ def test_a_cached_prediction_is_reused(tmp_path, fake_planner):
     assert planner_calls.read_text() == "xx"
 
 
+def test_the_same_model_is_planned_once_whatever_its_size_is_called(tmp_path, fake_planner):
+    planner_calls = fake_planner(ANSWER)
+    full = "transformer/jax/train/fp32/b8/full"
+    for size in ("full", "124M"):
+        (planned,) = plan_cases(tmp_path, full.replace("full", size))
+        assert (planned.case, planned.peak_bytes) == (full.replace("full", size), 12 * MIB)
+    assert planner_calls.read_text() == "x"
+    plan_cases(tmp_path, full.replace("full", "350M"))
+    plan_cases(tmp_path, full.replace("full", "124M-s2048"))
+    plan_cases(tmp_path, full.replace("b8/full", "b4/124M"))
+    assert planner_calls.read_text() == "xxxx"
+
+
 def test_only_missing_cases_are_planned(tmp_path, fake_planner):
     planner_calls = fake_planner(ANSWER)
     plan_cases(tmp_path, CASE)
@@ -103,6 +116,14 @@ def test_what_is_planned_now_is_said_first(tmp_path, fake_planner):
     for cases in ([CASE], [CASE]):
         planning.plan_all(list(map(Case.from_id, cases)), H100, tmp_path, said.append)
     assert said == [f"planning {CASE} for {H100.title}: seconds to minutes"]
+
+
+def test_cases_that_cannot_be_planned_are_not_announced(tmp_path):
+    said = []
+    case = Case.from_id("transformer/jittor/train/fp32/b8/full")
+    (planned,) = planning.plan_all([case], H100, tmp_path, said.append)
+    assert planned.outcome == "not planned"
+    assert said == []
 
 
 def test_new_plans_are_expected_to_take_as_long_as_earlier_ones(tmp_path, fake_planner):
