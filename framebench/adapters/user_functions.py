@@ -27,6 +27,7 @@ from framebench.suite.user_file import Fault, list_definitions, load_file
 
 STEP = "step(model, batch, optimizer)"
 STEP_ARGUMENTS = 3
+TOTALS = ("loss", "total_loss", "loss_total")  # keys of the loss among others that are logged
 CALLED = ("forward", "execute", "__call__")  # methods of a model that frameworks call
 # names of an argument of `optimizer` that is the model
 MODEL_NAMES = ("model", "net", "network", "module")
@@ -62,7 +63,11 @@ def unwrap_loss(value: Any) -> Any:
     """Return the loss in a tuple or dictionary whose other values are only logged."""
     if isinstance(value, tuple | list) and value:
         return value[0]
-    return value.get("loss", value) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        for name in TOTALS:
+            if value.get(name) is not None:
+                return value[name]
+    return value
 
 
 def is_loss(value: Any) -> bool:
@@ -73,20 +78,13 @@ def is_loss(value: Any) -> bool:
 def find_loss(output: Any) -> Any:
     """Return the loss in a model's output, or None if there is none.
 
-    The output may be the loss itself, have an attribute or key `loss`, be a dictionary of several
-    losses (as detectors return, which are added up), or be a tuple with one number in it, such as
-    `logits, loss`.
+    The output may be the loss itself, have an attribute or key `loss`, be a tuple with one number
+    in it, such as `logits, loss`, or be a dictionary without a total, which is returned as it is.
     """
     if is_loss(output):
         return output
     if isinstance(output, Mapping):
-        if output.get("loss") is not None:
-            return output["loss"]
-        losses = []
-        for name, value in output.items():
-            if "loss" in str(name) and is_loss(value):
-                losses.append(value)
-        return sum(losses) if losses else None
+        return unwrap_loss(output)
     if getattr(output, "loss", None) is not None:
         return output.loss
     if isinstance(output, tuple | list):
@@ -94,6 +92,42 @@ def find_loss(output: Any) -> Any:
         if len(numbers) == 1:
             return numbers[0]
     return None
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """The numbers in a dictionary without a total, by their keys."""
+
+    counted: tuple[str, ...] = ()  # their sum is the loss
+    logged: tuple[str, ...] = ()  # they are not trained
+    unclear: tuple[str, ...] = ()  # they may be trained, and are no losses by their name
+
+
+def find_loss_terms(values: Mapping[Any, Any]) -> LossTerms:
+    """Return which numbers of a dictionary are the losses that its owner adds up.
+
+    These are the numbers with "loss" in their key. Where a framework tells which numbers a backward
+    pass reaches, the others are only logged. A single number that it reaches needs no such key.
+    """
+    trained: list[str] = []
+    named: list[str] = []
+    others: list[str] = []
+    for key, value in values.items():
+        if not is_loss(value) and not isinstance(value, float):
+            continue
+        if "loss" in str(key).lower():
+            named.append(str(key))
+        else:
+            others.append(str(key))
+        # an array that does not tell, as in JAX, may be trained
+        if getattr(value, "requires_grad", is_array(value)):
+            trained.append(str(key))
+    counted = [name for name in named if name in trained] or named  # none is in an evaluation
+    unclear = [name for name in others if name in trained]
+    if not named and len(unclear) == 1 and getattr(values[unclear[0]], "requires_grad", False):
+        counted, unclear = unclear, []
+    logged = [name for name in (*named, *others) if name not in (*counted, *unclear)]
+    return LossTerms(tuple(counted), tuple(logged), tuple(unclear))
 
 
 def select_returned(returned: Any, kind: type[T]) -> list[T]:
@@ -130,6 +164,30 @@ def are_alike_dicts(entries: Sequence[Any]) -> bool:
     return all(entry.keys() == entries[0].keys() for entry in entries)
 
 
+def describe_unclear_loss(what: str, values: Mapping[Any, Any], terms: LossTerms) -> str:
+    """Return why the loss in a dictionary is unclear, with the keys, and what to return instead.
+
+    `what` returned the dictionary.
+    """
+    if terms.counted:
+        reason = (
+            f"by their keys {join_keys(terms.counted)} would be the loss, and "
+            f"{join_keys(terms.unclear)} may be a part of it, too"
+        )
+    elif terms.unclear:
+        reason = f"no key has loss in it, and {join_keys(terms.unclear)} may be parts of it"
+    else:
+        reason = "none of them is a number that is trained"
+    keys = join_keys([str(key) for key in values])
+    hint = "return the total under the key `loss`, and detach what is only logged"
+    return f"{what} returned a dict of {keys}: {reason}; {hint}"
+
+
+def join_keys(keys: Sequence[str]) -> str:
+    """Return keys as a message names them."""
+    return ", ".join(f"`{key}`" for key in keys) or "nothing"
+
+
 class UserFile:
     """A user's file: it calls the functions there by name, each from the same random seeds.
 
@@ -145,6 +203,7 @@ class UserFile:
         # in JAX: the tree of the model's weights, and the function that takes them, if it has any
         self.weight_tree: Any = None
         self.function: Any = None
+        self.loss_terms = LossTerms()  # of the newest loss that was added up
         self.takes_batch = False  # whether the model takes a batch as a whole, to train on it
         announce("import of the file")
         # The import may draw too (a teacher at module level), and must give the same everywhere.
@@ -395,10 +454,12 @@ class UserFile:
     def read_number(self, name: str, what: str, types: Any, called: str, value: Any) -> Any:
         """Return the loss in the value that a function of this name returned.
 
-        Raises Fault if it is no array of one number. The message calls the function `what`, and the
-        type of arrays `called`.
+        The losses in a dictionary without a total are added up. Raises Fault if it is no array of
+        one number. The message calls the function `what`, and the type of arrays `called`.
         """
         value = unwrap_loss(value)
+        if isinstance(value, Mapping):
+            value = self.add_losses(name, what, value)
         returned = describe_type(value)
         if isinstance(value, types):
             if math.prod(value.shape) == 1:
@@ -406,6 +467,20 @@ class UserFile:
             returned = f"{returned} of shape {tuple(value.shape)}"
         expected = f"one number as {called}"
         raise self.fault(name, f"{what} must return {expected}, and it returned {returned}")
+
+    def add_losses(self, name: str, what: str, values: Mapping[Any, Any]) -> Any:
+        """Return the sum of the losses in a dictionary that the function `name` returned.
+
+        What a `step` returns is not trained any more: all of its numbers are added up where none
+        has "loss" in its key. Raises Fault if there is none, or if it is unclear which they are.
+        """
+        terms = find_loss_terms(values)
+        if name == "step":
+            terms = LossTerms(terms.counted or terms.unclear or terms.logged)
+        if terms.unclear or not terms.counted:
+            raise self.fault(name, describe_unclear_loss(what, values, terms))
+        self.loss_terms = terms
+        return sum(value for key, value in values.items() if str(key) in terms.counted)
 
     def read_loss(self, output: Any) -> Any:
         """Return the loss in a model's output. Raises Fault if there is none."""

@@ -48,6 +48,7 @@ class Outcome:
     reason: str | None = None
     answer: Mapping[str, Any] = field(default_factory=dict)  # its result as JSON
     log: str = ""  # the end of its standard error, where it failed
+    phase: str = ""  # the last that it reported
 
 
 class Worker:
@@ -190,6 +191,7 @@ class Worker:
         """
         self.kill()
         outcome = classify(self, oom_killed=count_oom_kills() > self.kills_before)
+        outcome.phase = self.phase
         if outcome.reason is not None:  # a record limits its length
             outcome.reason = outcome.reason[:LONGEST_REASON]
         if outcome.status == "crashed":

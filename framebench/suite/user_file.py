@@ -19,6 +19,9 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+# the parts of a file that run first: every step, under any strategy, holds what they make
+HELD_PARTS = ("import of the file", "model()", "batch()")
+FORWARD_PASS = "first forward pass"
 NAME = "the_users_file"  # in sys.modules: by its own name, numpy.py would replace NumPy
 # PyTorch's messages when a fake tensor's values are read, or tensors are on two devices
 NUMBERLESS = re.compile(

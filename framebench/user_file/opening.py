@@ -140,6 +140,9 @@ def survey_baseline(
     with show_progress(f"{model.file.name}: the baseline") as show:
         survey = trial.run_baseline(model, environment, options, show)
     say(trial.describe_facts(model, survey["facts"]))
+    loss = trial.describe_loss(survey["facts"])
+    if loss:
+        say(f"{model.file.name}: {loss}")
     return survey
 
 

@@ -29,7 +29,7 @@ from framebench.models.user_model import UserWorkload
 from framebench.suite.case import WITHOUT_RANDOM, Case
 from framebench.suite.tensors import measure_errors
 from framebench.suite.trees import iterate_arrays
-from framebench.suite.user_file import Fault, find_line, hash_sources
+from framebench.suite.user_file import HELD_PARTS, Fault, find_line, hash_sources
 from framebench.user_file import checks
 from framebench.worker.observe import Observed, make_first_steps
 from framebench.worker.tolerances import RUNS, PerturbedCase
@@ -69,6 +69,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
             adapter.workload = case.spec  # now with the period
             adapter = reset_adapter(adapter, case)
         adapter, observed = observe_baseline(adapter, case, emit)
+        facts["loss_terms"] = vars(module.user().loss_terms)
         references = observe_references(adapter, case, observed, emit)
         facts["random"] = adapter.deterministic or len(references) > 1
         newest = list(references)[-1]
@@ -94,16 +95,24 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
 
 @contextmanager
 def limit_memory(budget: int | None, limit: int | None, emit: Emit) -> Iterator[None]:
-    """Limit the process to the budget in this context, in which the file is imported and called.
+    """Limit the process to the budget while the file is imported and makes its model and batch.
 
-    Each part of the file that is made meanwhile, its weights for instance, is emitted as a phase.
-    Afterwards the process may take `limit`, what the machine has to spare. Without a `limit`, and
-    on a GPU, whose memory the budget means, nothing is limited.
+    Each part of the file that runs in this context is emitted as a phase. From the first part on
+    that is not in HELD_PARTS, the process may take `limit`, what the machine has to spare: a
+    baseline that exceeds the budget must run all the same, since strategies that do not exceed it
+    are compared with it. Without a `limit`, and on a GPU, whose memory the budget means, nothing
+    is limited.
     """
     is_limited = limit is not None and limits.read_gpu_memory() is None
+
+    def note_part(part: str) -> None:
+        emit({"phase": part})
+        if limit is not None and is_limited and part not in HELD_PARTS:
+            limits.limit_growth(limit)
+
     if limit is not None and is_limited:
         limits.limit_growth(limit if budget is None else min(budget + IMPORTS, limit))
-    user_functions.LISTENERS.append(lambda part: emit({"phase": part}))
+    user_functions.LISTENERS.append(note_part)
     try:
         yield
     finally:

@@ -26,7 +26,7 @@ from framebench.strategies.registry import BASELINES
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
-from framebench.suite.user_file import Fault, list_definitions, list_imports
+from framebench.suite.user_file import HELD_PARTS, Fault, list_definitions, list_imports
 from framebench.user_file import strategies as applicable
 
 # by framework the packages that a file in it imports
@@ -178,10 +178,14 @@ def describe_failure(model: UserModel, outcome: Outcome) -> str:
     """Return why the baseline could not be run, in a sentence that begins with the file."""
     reason = outcome.reason or "it ended without a word"
     if outcome.status == "oom":
+        facts = load_workload(USER_MODEL).facts
         text = f"{model.file.name} with a batch of {model.batch} does not fit"
-        budget = load_workload(USER_MODEL).facts.get("budget")
-        if budget:
-            text += f" within the budget of {budget / 2**20:,.1f} MiB"
+        if outcome.phase not in HELD_PARTS:
+            text += f" into the {facts['limit'] / 2**20:,.1f} MiB that a process may take here"
+        elif facts.get("budget"):
+            text += f" within the budget of {facts['budget'] / 2**20:,.1f} MiB"
+        if outcome.phase in ("import of the file", "model()"):
+            return f"{text}: {reason}; every strategy holds what is made there"
         return f"{text}: {reason}; try a smaller --batch"
     if "ModuleNotFoundError" in reason:
         reason += f"; the pinned environments have a framework and little beside it: {OTHERS}"
@@ -214,6 +218,17 @@ def list_cases(
         else:
             cases.append(case)
     return cases, reasons
+
+
+def describe_loss(facts: dict[str, Any]) -> str:
+    """Return which numbers of the file's dictionary are added up as the loss, or "" if none are."""
+    terms = facts.get("loss_terms", {})
+    if not terms.get("counted"):
+        return ""
+    text = f"the loss is {' + '.join(terms['counted'])}"
+    if terms["logged"]:
+        text += f", without {', '.join(terms['logged'])}, which no backward pass reaches"
+    return text
 
 
 def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ def show_first_look(records: list[Record], budget_bytes: int | None, follows: st
     """
     remarks = table.collect_remarks(records)
     rows = table.add_needs(frames.make_frame(records), remarks)
-    table.make_table(rows, {}, remarks).terminal(err)
+    table.make_table(rows, {}, remarks, budget_bytes).terminal(err)
     for sentence in (*describe_needs(rows, budget_bytes), follows):
         say(sentence)
 
@@ -59,7 +59,7 @@ def show(
     contradiction = table.find_contradiction(rows)
     if contradiction:
         fail(contradiction, 1)
-    tables = [table.make_table(rows, left_out, remarks)]
+    tables = [table.make_table(rows, left_out, remarks, budget_bytes)]
     if fits:
         tables.append(table.make_batch_table(fits))
     sentences = [*describe_needs(rows, budget_bytes), *table.describe_verdicts(records)]

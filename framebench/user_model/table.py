@@ -27,6 +27,7 @@ from framebench.analysis.tables import (
     describe_conditions,
     describe_recomputation,
     describe_timing,
+    format_flag,
     make_cells,
 )
 from framebench.records.record import Record
@@ -41,6 +42,7 @@ COLUMNS = {
     "peak_bytes": TableColumn("peak MiB", ",.1f", 1 / MIB, priority=ESSENTIAL),
     "peak_ratio": TableColumn("peak x base", ".2f", priority=ESSENTIAL),
     "needs_bytes": TableColumn("needs MiB", format_needs, priority=ESSENTIAL),
+    "fits": TableColumn("fits", format_flag, priority=ESSENTIAL),
     "cold_peak_bytes": SHOWN["cold_peak_bytes"],
     "elsewhere_bytes": TableColumn("held elsewhere MiB", ",.1f", 1 / MIB, priority=DETAIL),
     "library_bytes": TableColumn("libraries MiB", ",.1f", 1 / MIB, priority=DETAIL),
@@ -107,7 +109,9 @@ def list_rising_peaks(record: Record) -> list[int]:
     return peaks if len(rises) >= 2 and min(rises) > VARIES else []
 
 
-def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> Table:
+def make_table(
+    df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks, budget: int | None = None
+) -> Table:
     """Return the table of one user model, one row per strategy.
 
     Notes list the strategies that failed, with their status, and those that do not apply, with the
@@ -117,6 +121,7 @@ def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
         df: The rows of one model, framework, scenario and batch, with what they need (`add_needs`).
         left_out: The reason by strategy, of those that do not apply.
         remarks: From the records of the same rows.
+        budget: In bytes; with one, a column says which strategies need no more.
     """
     first = df.iloc[0]
     # one without numbers shows its status as its peak
@@ -125,7 +130,7 @@ def make_table(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
     return Table(
         f"{model_name} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
         make_caption(df),
-        make_cells(df).assign(peak_bytes=peaks),
+        make_cells(df).assign(peak_bytes=peaks, fits=list_fitting(df, budget)),
         choose_columns(df, remarks),
         left=1,
         notes=tuple(list_notes(df, left_out, remarks)),
@@ -147,6 +152,14 @@ def make_caption(df: pd.DataFrame) -> str:
         "float32 baseline; every tensor was compared too. effect = whether the strategy was seen "
         f"to be on. {describe_timing(df)} {describe_conditions(df)}"
     )
+
+
+def list_fitting(df: pd.DataFrame, budget: int | None) -> list[bool | None]:
+    """Return for each row whether it needs no more than a budget in bytes; None if unknown."""
+    fitting: list[bool | None] = []
+    for needs in df["needs_bytes"]:
+        fitting.append(None if budget is None or is_missing(needs) else needs <= budget)
+    return fitting
 
 
 def choose_columns(df: pd.DataFrame, remarks: Remarks) -> dict[str, TableColumn]:

@@ -187,8 +187,7 @@ def test_a_training_step_gets_the_whole_batch_as_written(returned, tmp_path):
         ((ROWS, ONE), 1.0),
         ((ONE, 2 * ONE), None),  # nobody can tell which
         ({"loss": ONE, "loss_box": ONE}, 1.0),
-        ({"loss_box": ONE, "loss_class": 2 * ONE, "accuracy": ONE}, 3.0),
-        ({"accuracy": ONE}, None),
+        ({"loss_box": ONE, "total_loss": 2 * ONE}, 2.0),
         (SimpleNamespace(loss=ONE, logits=ROWS), 1.0),
         (np.int64(3), None),
     ],
@@ -196,6 +195,73 @@ def test_a_training_step_gets_the_whole_batch_as_written(returned, tmp_path):
 def test_the_loss_in_a_models_output_is_found(output, loss):
     found = find_loss(output)
     assert found is None if loss is None else found == loss
+
+
+class Number(np.ndarray):
+    """An array that tells whether it is trained, as those of PyTorch do."""
+
+    requires_grad = False
+
+
+def make_number(value: float, requires_grad: bool = True) -> np.ndarray:
+    """Return an array of one number that tells whether it is trained."""
+    number = np.array(value, np.float32).view(Number)
+    number.requires_grad = requires_grad
+    return number
+
+
+ONE_TRAINED = make_number(1.0)
+TWO_TRAINED = make_number(2.0)
+ONE_LOGGED = make_number(1.0, requires_grad=False)
+
+
+@pytest.mark.parametrize(
+    ("output", "loss", "counted", "logged"),
+    [
+        ({"loss_box": ONE_TRAINED, "loss_class": TWO_TRAINED}, 3.0, "loss_box loss_class", ""),
+        ({"Loss_box": ONE_TRAINED, "accuracy": ONE_LOGGED}, 1.0, "Loss_box", "accuracy"),
+        ({"loss_box": ONE_TRAINED, "last_loss": ONE_LOGGED}, 1.0, "loss_box", "last_loss"),
+        ({"loss_box": ONE_LOGGED, "accuracy": ONE_LOGGED}, 1.0, "loss_box", "accuracy"),
+        ({"loss_box": ONE_TRAINED, "seconds": 0.5}, 1.0, "loss_box", "seconds"),
+        ({"logits": ROWS, "nll": TWO_TRAINED, "accuracy": ONE_LOGGED}, 2.0, "nll", "accuracy"),
+        ({"loss_box": ONE, "loss_class": 2 * ONE}, 3.0, "loss_box loss_class", ""),
+    ],
+)
+def test_losses_in_a_dictionary_are_added_up_and_named(output, loss, counted, logged, tmp_path):
+    file = make_file(tmp_path, "model = Model")
+    assert file.compute_loss((np.ndarray, np.generic), "an array", output, None) == loss
+    assert file.loss_terms.counted == tuple(counted.split())
+    assert file.loss_terms.logged == tuple(logged.split())
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ({"loss_box": ONE_TRAINED, "kl": ONE_TRAINED}, "`loss_box` would be .* `kl` may be a part"),
+        ({"loss_box": ONE, "accuracy": ONE}, "`loss_box` would be .* `accuracy` may be a part"),
+        ({"kd": ONE_TRAINED, "ce": ONE_TRAINED}, "no key has loss in it, and `kd`, `ce` may be"),
+        ({"accuracy": ONE_LOGGED, "logits": ROWS}, "`accuracy`, `logits`: none of them is a num"),
+        ({"accuracy": ONE}, "no key has loss in it, and `accuracy` may be"),
+    ],
+)
+def test_a_dictionary_whose_loss_is_unclear_is_refused(output, message, tmp_path):
+    file = make_file(tmp_path, "model = Model")
+    with pytest.raises(Fault, match=f"{message}.*return the total under the key `loss`"):
+        file.compute_loss((np.ndarray, np.generic), "an array", output, None)
+
+
+@pytest.mark.parametrize(
+    ("returned", "counted"),
+    [
+        ({"d_loss": ONE_LOGGED, "g_loss": ONE_LOGGED, "steps": 3.0}, ("d_loss", "g_loss")),
+        ({"critic": 1.0, "actor": 2.0}, ("critic", "actor")),
+        ({"critic": ONE_TRAINED, "actor": ONE_TRAINED}, ("critic", "actor")),
+    ],
+)
+def test_what_a_step_reports_in_a_dictionary_is_added_up(returned, counted, tmp_path):
+    file = make_file(tmp_path, "model = Model", STEP)
+    assert file.add_losses("step", "step()", returned) == sum(returned[key] for key in counted)
+    assert file.loss_terms.counted == counted
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 not end is named.
 """
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 
+from framebench.engine.supervisor import Outcome
 from framebench.user_file import trial
 from framebench.user_file.trial import UserModel
 from tests.user_model.small_file import TORCH, try_file
@@ -51,6 +54,52 @@ def test_a_file_that_exceeds_free_memory_is_stopped(tmp_path, monkeypatch):
     done = try_file(file, tmp_path / "results")
     assert done.returncode == 2
     assert "does not fit: memory ran out during model()" in done.stderr
+
+
+DEEP = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
+
+    def forward(self, x):
+        room = torch.empty(2**28)  # 1 GiB, of which not a page is touched
+        return self.inner(x)
+
+def model():
+    return nn.Sequential(Block(), Block(), nn.Linear(6, 3))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("environment")
+def test_a_baseline_beyond_the_budget_is_measured_all_the_same(tmp_path):
+    """Strategies that may fit are compared with it. Two levels repeat: a pass chooses one."""
+    file = tmp_path / "mine.py"
+    file.write_text(f"{TORCH}\n{DEEP}\n")
+    options = ("--strategies", "fp32", "--budget", "300MiB")
+    done = try_file(file, tmp_path / "results", *options, "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads(done.stdout)
+    assert row["status"] == "ok"
+    assert row["needs_bytes"] > 2**30
+    assert "Nothing fits within 300.0 MiB" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("phase", "words"),
+    [
+        ("model()", ("within the budget of 5.0 MiB", "every strategy holds what is made there")),
+        ("batch()", ("within the budget of 5.0 MiB", "try a smaller --batch")),
+        ("first steps", ("into the 900.0 MiB that a process may take here", "a smaller --batch")),
+    ],
+)
+def test_what_did_not_fit_is_told_by_the_limit_that_it_met(phase, words, monkeypatch):
+    facts = {"budget": 5 * 2**20, "limit": 900 * 2**20}
+    monkeypatch.setattr(trial, "load_workload", Mock(return_value=SimpleNamespace(facts=facts)))
+    outcome = Outcome("oom", f"memory ran out during {phase}", phase=phase)
+    text = trial.describe_failure(UserModel(Path("/a/mine.py"), "torch", 8, ()), outcome)
+    assert [part for part in words if part not in text] == []
 
 
 def test_two_files_of_one_name_share_no_results():

@@ -81,6 +81,16 @@ def test_a_need_on_a_gpu_is_that_of_the_whole_process(process, needs):
     assert find_needs(row) == (needs and pytest.approx(needs * MIB * MARGIN))
 
 
+@pytest.mark.parametrize(("budget", "cell"), [(None, None), (30, "yes"), (19, "NO")])
+def test_a_budget_adds_to_each_row_whether_it_fits(budget, cell):
+    records = [record(peaks={"host.rss": 20 * MIB})]
+    remarks = collect_remarks(records)
+    rows = add_needs(frames.make_frame(records), remarks)
+    table = make_table(rows, {}, remarks, budget and budget * MIB)
+    cells = dict(zip(table.head, table.rows[0]))
+    assert cells.get("fits") == cell
+
+
 @pytest.mark.parametrize(
     ("peaks", "rises"),
     [

@@ -8,7 +8,7 @@ lists these modules of a model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache, partial
 from typing import Any, cast
 from weakref import WeakSet
@@ -41,6 +41,7 @@ from framebench.adapters.torch.user_optimizer import (
 from framebench.adapters.user_functions import (
     STEP,
     UserFile,
+    announce,
     describe_type,
     takes_arguments,
     unwrap_loss,
@@ -48,6 +49,7 @@ from framebench.adapters.user_functions import (
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.models.user_facts import ModelFacts
 from framebench.suite.trees import call_with, iterate_arrays, map_tree
+from framebench.suite.user_file import FORWARD_PASS
 
 
 def _list_modules(module: nn.Module) -> list[Any]:
@@ -219,6 +221,7 @@ def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
     levels = list_levels(model)
     if len(levels) < 2:
         return find_blocks(model)
+    announce(FORWARD_PASS)
     try:
         return find_best_level(model, inputs, levels)
     except Exception:  # the model fails, which is reported when its baseline runs
@@ -336,6 +339,7 @@ def make_optimizers(parameters: list[nn.Parameter]) -> Any:
 
     Without such a function the model's `configure_optimizers` is called.
     """
+    announce("optimizer()")
     if "optimizer" not in user():
         return find_model(parameters).configure_optimizers()
     make = user().get("optimizer")
@@ -506,6 +510,8 @@ def run_step(model: nn.Module, batch: tuple[Any, Any], optimizer: Any) -> Tensor
     """
     returned = getattr(optimizer, "returned", optimizer)
     value = unwrap_loss(user().get("step")(model, user().as_written(batch), returned))
+    if isinstance(value, Mapping):
+        value = user().add_losses("step", STEP, value)
     if isinstance(value, int | float):
         value = torch.tensor(float(value))
     loss_of_step: Tensor = user().read_number(
