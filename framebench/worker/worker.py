@@ -239,16 +239,7 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     emit({"phase": "memory"})
     if task.extra:
         enlarge_steps(adapter, task.extra)
-    library_bytes = adapter.library_bytes()
-    steady = measure_steady_peaks(adapter, task)
-    library_growth = adapter.library_bytes() - library_bytes
-    if library_growth > LIBRARY_GROWTH and adapter.can_restore:
-        # Each step had shapes that no step before it had, as where a mixture of experts routes
-        # other numbers of tokens, and a library has kept a kernel for each. The same steps have the
-        # same shapes: repeated, they take what the program itself needs.
-        restart(adapter)
-        measure_peaks(adapter)  # the first step, which makes the optimizer's states
-        steady = [measure_peaks(adapter) for _ in steady]
+    steady = repeat_new_shapes(adapter, lambda: measure_steady_peaks(adapter, task))
     return MemoryResult(
         peaks=find_largest_peaks(steady),
         peak_samples=steady,
@@ -258,6 +249,29 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
         library_bytes=adapter.library_bytes() if adapter.can_read_malloc() else None,
         allocator=adapter.read_counters(),
     )
+
+
+def repeat_new_shapes(
+    adapter: Adapter,
+    measure_steps: Callable[[], list[dict[str, int]]],
+    restart_steps: Callable[[Adapter], None] = restart,
+) -> list[dict[str, int]]:
+    """Return the peaks of the steps after the first one, by instrument, in bytes.
+
+    `measure_steps` makes these steps and returns their peaks. Each may have shapes that no step
+    before it had, as where a mixture of experts routes other numbers of tokens, and a library has
+    kept a kernel for each. The same steps have the same shapes: repeated, they take what the
+    program itself needs. The adapter has made a single step since its first weights, to which
+    `restart_steps` returns.
+    """
+    library_bytes = adapter.library_bytes()
+    steady = measure_steps()
+    library_growth = adapter.library_bytes() - library_bytes
+    if library_growth <= LIBRARY_GROWTH or not adapter.can_restore:
+        return steady
+    restart_steps(adapter)
+    measure_peaks(adapter)  # the first step, which makes the optimizer's states
+    return [measure_peaks(adapter) for _ in steady]
 
 
 def measure_steady_peaks(adapter: Adapter, task: Task) -> list[dict[str, int]]:

@@ -87,6 +87,13 @@ def test_memory_held_outside_the_model_is_part_of_the_peak(name, measured_files)
 
 
 @pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("command", ["max_batch_peak", "explained_peak"])
+def test_max_batch_and_explain_read_the_peak_that_try_reads(command, name, measured_files):
+    measured = measured_files[name]
+    assert measured[command] == pytest.approx(measured["reported"]["peak"], abs=MIB)
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_the_holder_of_memory_outside_the_model_is_named(name, measured_files):
     holders = measured_files[name]["reported"]["holders"]
     holder = HELD[name].get("holder")

@@ -21,8 +21,9 @@ from framebench.instruments import limits
 from framebench.instruments.limits import measure_mapped, read_gpu_memory
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
+from framebench.worker.observe import restart
 from framebench.worker.stepping import make_timed_step
-from framebench.worker.worker import Emit, WorkerError, measure_peaks, serve
+from framebench.worker.worker import Emit, WorkerError, measure_peaks, repeat_new_shapes, serve
 
 
 def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
@@ -36,7 +37,16 @@ def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
     limited = order.budget is not None and adapter.limit_memory(order.budget)
     emit({"phase": f"steps {UNDER}" if limited else "steps"})
     cold_peaks = measure_peaks(adapter)  # with compilation and what libraries take once
-    steady_peaks = measure_peaks(adapter)
+
+    def restart_under_limit(adapter: Adapter) -> None:
+        adapter.limit_memory(None)  # the first weights are made a second time, which no job does
+        restart(adapter)
+        if order.budget is not None:
+            adapter.limit_memory(order.budget)
+
+    (steady_peaks,) = repeat_new_shapes(
+        adapter, lambda: [measure_peaks(adapter)], restart_under_limit
+    )
     untracked_after = measure_untracked(adapter)
     seconds = make_timed_step(adapter)
     adapter.limit_memory(None)  # the loss of an evaluation is no part of its step

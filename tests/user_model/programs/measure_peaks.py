@@ -18,6 +18,9 @@ import torch
 from torch import nn
 
 from framebench import adapters
+from framebench.budget.max_batch.order import ProbeOrder
+from framebench.budget.max_batch.worker import fit
+from framebench.explain.worker import explain
 from framebench.instruments import host
 from framebench.suite.protocol import Task
 from framebench.worker.worker import measure_memory
@@ -92,6 +95,19 @@ def report(file):
     }
 
 
+def find_largest_batch_peak(file):
+    """Return the peak that `framebench max-batch` reads at one batch."""
+    adapter = adapters.load(use_file(file, BATCH))
+    adapter.build()
+    order = ProbeOrder("fit", adapter.case.id, budget=2**30)
+    return fit(adapter, order, lambda message: None)["peaks"]["host.rss"]
+
+
+def explain_peak(file):
+    """Return the peak that `framebench explain` reads next to its account."""
+    return explain(use_file(file, BATCH).id)["measured"]["host.rss"]
+
+
 def run_in_a_child(work, file):
     """Return what a function gives in a child process."""
     read_end, write_end = os.pipe()
@@ -114,6 +130,10 @@ gc.freeze()
 found = {}
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     file = folder / "mine.py"
-    plain, reported = run_in_a_child(measure_plain_peak, file), run_in_a_child(report, file)
-    found[folder.name] = {"plain_peak": plain, "reported": reported}
+    found[folder.name] = {
+        "plain_peak": run_in_a_child(measure_plain_peak, file),
+        "reported": run_in_a_child(report, file),
+        "max_batch_peak": run_in_a_child(find_largest_batch_peak, file),
+        "explained_peak": run_in_a_child(explain_peak, file),
+    }
 print(json.dumps(found))
