@@ -130,7 +130,7 @@ def make_table(
     return Table(
         f"{model_name} in {first['framework']}, {first['scenario']}, batch {first['batch']}",
         make_caption(df),
-        make_cells(df).assign(peak_bytes=peaks, fits=list_fitting(df, budget)),
+        make_cells(df).assign(peak_bytes=peaks, fits=find_fitting(df, budget)),
         choose_columns(df, remarks),
         left=1,
         notes=tuple(list_notes(df, left_out, remarks)),
@@ -154,12 +154,12 @@ def make_caption(df: pd.DataFrame) -> str:
     )
 
 
-def list_fitting(df: pd.DataFrame, budget: int | None) -> list[bool | None]:
+def find_fitting(df: pd.DataFrame, budget: int | None) -> pd.Series:
     """Return for each row whether it needs no more than a budget in bytes; None if unknown."""
     fitting: list[bool | None] = []
     for needs in df["needs_bytes"]:
         fitting.append(None if budget is None or is_missing(needs) else needs <= budget)
-    return fitting
+    return pd.Series(fitting, df.index, dtype=object)
 
 
 def choose_columns(df: pd.DataFrame, remarks: Remarks) -> dict[str, TableColumn]:
