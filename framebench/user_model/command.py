@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -51,12 +53,14 @@ from framebench.user_file.opening import USUAL_TIME, survey_baseline
 from framebench.user_file.trial import UserModel
 from framebench.user_model.look import take_first_look
 from framebench.user_model.mathematics import Float64Checks
-from framebench.user_model.measure import list_remarks, measure_blocks
+from framebench.user_model.measure import Deadline, list_remarks, measure_blocks
 
 if TYPE_CHECKING:
     from framebench.user_model.saved import SavedPeaks
 
 FOLDER = runner.RESULTS / "own"
+MINUTES = 10.0  # after which no block is added, unless the user says otherwise
+NO_TIME = "no time was left"
 BLOCKS = 3  # the fewest that give an interval
 COMPILER_S = 80.0  # of a small model under torch.compile, and of the search for its kernels
 COMPILED = (
@@ -84,12 +88,13 @@ Blocks = Annotated[
     typer.Option(min=1, help="Blocks of fresh processes. Default: 3, and more as --minutes says."),
 ]
 Minutes = Annotated[
-    float,
+    float | None,
     typer.Option(
         min=0,
         max=MOST_S // 60,
-        help="Without --blocks: measure more than 3 blocks while ratios of times are undecided, up "
-        "to so many minutes. The first table and the first block are always measured.",
+        help="End after so many minutes, and say what is left; the same command goes on there. "
+        "Default: no end. Blocks are then added for up to 10 minutes while ratios of times are "
+        "undecided.",
     ),
 ]
 Rounds = Annotated[
@@ -159,7 +164,7 @@ def try_(
     scenario: Scenario = "train",
     strategies: Strategies = None,
     blocks: Blocks = None,
-    minutes: Minutes = 10.0,
+    minutes: Minutes = None,
     rounds: Rounds = 8,
     time_limit: TimeLimit = 900.0,
     framework: Framework = None,
@@ -230,25 +235,32 @@ def try_(
         ):
             trial.list_cases(model, named)  # refuses an unknown strategy before anything runs
             environment = trial.choose_environment(model, env, say)
-            records, left_out, session = measure(
+            limit_s = None if minutes is None else 60 * minutes
+            blocks_s = 60 * MINUTES if limit_s is None else limit_s
+            records, left_out, session, is_complete = measure(
                 model,
                 named,
                 options,
                 blocks or BLOCKS,
-                None if blocks else minutes * 60,
+                None if blocks else blocks_s,
                 where,
                 environment,
                 show_first,
                 show_all,
+                limit_s,
             )
-            if budget_bytes and max_batch:
+            if budget_bytes and max_batch and is_complete:
                 fits += search_batches(records, budget_bytes, environment, options, where)
             peaks = None
-            if save or compare:
-                peaks = saved.collect_peaks(records, explain_baseline(model, environment))
-            end_session(session, where, peaks, save)
+            if is_complete:
+                if save or compare:
+                    peaks = saved.collect_peaks(records, explain_baseline(model, environment))
+                end_session(session, where, peaks, save)
         show_all(records, left_out)
         is_bad = report_failures([record.status for record in records], "records")
+        if not is_complete:
+            say(describe_rest(left_out, minutes))
+            is_bad |= bool(save or compare)  # a check that did not end is not passed
         if peaks:
             saved.check_not_empty(peaks)
             is_bad |= saved.report_missing(named or [], left_out)
@@ -318,12 +330,13 @@ def measure(
     environment: Environment,
     show_first: Callable[[list[Record]], None] = show_nothing,
     show_interrupted: Callable[[list[Record], dict[str, str]], None] = show_nothing,
-) -> tuple[list[Record], dict[str, str], Session]:
+    limit_s: float | None = None,
+) -> tuple[list[Record], dict[str, str], Session, bool]:
     """Measure strategies of a user's model.
 
-    Return the records of this session, for each strategy that was left out the reason, and the
-    session, which is to be closed when nothing more is asked of it. A session that an interrupted
-    call left goes on.
+    Return the records of this session, for each strategy that was left out the reason, the session,
+    and whether all was measured. The session is then to be closed when nothing more is asked of it.
+    One that an interrupted call left goes on.
 
     Args:
         model: The user's model.
@@ -336,6 +349,8 @@ def measure(
         environment: The framework's environment.
         show_first: Called with the first records, which have no times.
         show_interrupted: Called with the records so far if the user interrupts.
+        limit_s: Seconds after the beginning in which all must end; the baseline is measured in any
+            case.
 
     Raises Fault.
     """
@@ -363,25 +378,47 @@ def measure(
         progress = make_progress(cases, where, blocks, options, survey_s, session.id)
         with progress as run.listener, run:
             to_check = list(dict.fromkeys([variants[0], *unmeasured]))  # the baseline first
-            run.check_mathematics = Float64Checks(to_check, survey["held"])
-            take_first_look(variants, run, survey["held"], show_first)
-            if options.rounds:
-                deadline = None if seconds is None else began + seconds
-                blocks_made = measure_blocks(
-                    variants, run, blocks, deadline, partial(are_decided, run)
-                )
-                if 0 < blocks_made < blocks and seconds is not None:
+            checks_ahead = limit_s is None  # else they could take all of the time
+            run.check_mathematics = Float64Checks(to_check, survey["held"], checks_ahead)
+            limit = Deadline(None if limit_s is None else began + limit_s, progress)
+            take_first_look(variants, run, survey["held"], show_first, limit.allows)
+            if options.rounds and limit.allows(variants):
+                deadline = limit.moment if seconds is None else began + seconds
+                is_enough = accept_any if seconds is None else partial(are_decided, run)
+                blocks_made = measure_blocks(variants, run, blocks, deadline, is_enough)
+                if 0 < blocks_made < blocks and limit_s is not None:
+                    limit.is_over = True
+                elif 0 < blocks_made < blocks and seconds is not None:
                     say(
                         f"the time is over after {blocks_made} of {blocks} blocks, so ratios of "
-                        f"times have no interval: --minutes {2 * seconds / 60:g}, or fewer "
-                        "--strategies"
+                        f"times have no interval: --blocks {blocks}, or fewer --strategies"
                     )
     except KeyboardInterrupt:
         records = list_records()
         if records:
             show_interrupted(records, left_out)
         raise
-    return list_records(), left_out, session
+    if limit.is_over:
+        for variant in variants:
+            if not run.get_records(variant):
+                left_out[variant.case.strategy] = NO_TIME
+    return list_records(), left_out, session, not limit.is_over
+
+
+def describe_rest(left_out: dict[str, str], minutes: float | None) -> str:
+    """Return what `--minutes` left no time for, and the command that goes on."""
+    names = [name for name, reason in left_out.items() if reason == NO_TIME]
+    rest = ", ".join(names) if names else "times"
+    command = shlex.join(["framebench", *sys.argv[1:]])
+    return (
+        f"--minutes {minutes:g} are over before everything was measured; left: {rest}. The same "
+        f"command goes on there: {command}"
+    )
+
+
+def accept_any(variants: list[Variant]) -> bool:
+    """Return that so many blocks are enough, whatever was measured."""
+    return True
 
 
 def open_session(
@@ -452,7 +489,16 @@ def make_progress(
     first_look = 1
     turns = first_look + blocks if options.rounds else first_look
     cores = len(options.list_cores())
-    return CaseProgress(cases, where, err, turns, session, guesses=guesses, at_once=cores)
+    return CaseProgress(
+        cases,
+        where,
+        err,
+        turns,
+        session,
+        guesses=guesses,
+        at_once=cores,
+        is_first_typical=True,  # the survey has built what the baseline needs
+    )
 
 
 def are_decided(run: measured.Run, variants: list[Variant]) -> bool:

@@ -7,7 +7,7 @@ as in a block: the second finds it compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -19,33 +19,47 @@ from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
 from framebench.records.record import Record
 
+HasTime = Callable[[Sequence[Variant]], bool]  # whether these variants may still be measured
+
+
+def has_time_always(variants: Sequence[Variant]) -> bool:
+    """Allow all variants."""
+    return True
+
 
 def take_first_look(
     variants: list[Variant],
     run: blocks.Run,
     baseline_bytes: int,
     show: Callable[[list[Record]], None],
+    has_time: HasTime = has_time_always,
 ) -> None:
     """Measure the memory of each variant and verify it once; without times also what compiles.
 
     What an interrupted session has looked at is not looked at again. `show` gets the records before
     what takes minutes: compilers, or times. `baseline_bytes` is what a process of the baseline
-    took: it decides how many processes run at once.
+    took: it decides how many processes run at once. `has_time` is asked before more are measured.
     """
     eager = [variant for variant in variants if not variant.case.plan.compiles]
     compiled = [variant for variant in variants if variant.case.plan.compiles]
-    records = look_at(eager, run, baseline_bytes)
+    records = look_at(eager, run, baseline_bytes, has_time)
     if compiled or not run.without_times:  # else what is shown last is the same
         show(records)
     if run.without_times:
-        look_at(compiled, run, baseline_bytes)
+        look_at(compiled, run, baseline_bytes, has_time)
 
 
-def look_at(variants: list[Variant], run: blocks.Run, baseline_bytes: int) -> list[Record]:
+def look_at(
+    variants: list[Variant],
+    run: blocks.Run,
+    baseline_bytes: int,
+    has_time: HasTime = has_time_always,
+) -> list[Record]:
     """Measure the memory of these variants, verify them, and return their records.
 
     As many run at once as there are cores, or one at a time where there is no memory for more.
-    `baseline_bytes` is what each may take.
+    `baseline_bytes` is what each may take. The first of all is measured in any case; others only
+    while `has_time` says so.
     """
     at_once = len(run.options.list_cores())
     if not fits([baseline_bytes], read_free_memory(), at_once - 1):
@@ -59,15 +73,22 @@ def look_at(variants: list[Variant], run: blocks.Run, baseline_bytes: int) -> li
             remaining.append(variant)
     alone = [variant for variant in remaining if runs_in_one_process(variant)]
     for start in range(0, len(alone), at_once):
-        records += run_side_by_side(alone[start : start + at_once], run)
+        together = alone[start : start + at_once]
+        if records and not has_time(together):
+            return records
+        records += run_side_by_side(together, run)
     others = [variant for variant in remaining if not runs_in_one_process(variant)]
     if others:
         options = run.options
         run.options = replace(options, rounds=0)
         try:
             for start in range(0, len(others), at_once):
-                together = tuple(others[start : start + at_once])
-                blocks.measure_group(Group(f"look/{together[0].case.id}", together), run)
+                together = others[start : start + at_once]
+                is_first = not records and start == 0
+                if not is_first and not has_time(together):
+                    break
+                group = Group(f"look/{together[0].case.id}", tuple(together))
+                blocks.measure_group(group, run)
         finally:
             run.options = options
     for variant in others:

@@ -24,13 +24,14 @@ SMALLEST = 2
 class Float64Checks:
     """Check the strategies of one session in float64 when a run asks for them.
 
-    When the first strategy that compiles nothing is due, all of its kind are checked at once. One
-    that compiles for minutes is checked when its turn comes. `baseline_bytes` is what a process of
-    the baseline took: it decides how many processes run at once.
+    When the first strategy that compiles nothing is due, all of its kind are checked at once, if
+    `checks_ahead`. One that compiles for minutes is checked when its turn comes. `baseline_bytes`
+    is what a process of the baseline took: it decides how many processes run at once.
     """
 
     variants: list[Variant]  # the baseline first; all in one environment
     baseline_bytes: int
+    checks_ahead: bool = True
 
     def __call__(
         self,
@@ -40,7 +41,8 @@ class Float64Checks:
     ) -> dict[Variant, Mathematics]:
         """Return the outcome of these variants, and of all that are checked together with them."""
         together = list(variants)
-        if not all(variant.case.plan.compiles for variant in variants):
+        is_eager = not all(variant.case.plan.compiles for variant in variants)
+        if self.checks_ahead and is_eager:
             for variant in self.variants:
                 if variant not in together and not variant.case.plan.compiles:
                     together.append(variant)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from framebench.engine import blocks, runner
 from framebench.engine.groups import Group
+from framebench.engine.progress import CaseProgress
 from framebench.engine.timed_process import Variant
 
 # by the fact of `user_file.reference` that they are about
@@ -17,6 +19,24 @@ REMARKS = {
     "compiled": "the file compiles its model: strategies run it uncompiled, but for those that "
     "compile",
 }
+
+
+@dataclass
+class Deadline:
+    """When all must end, by `time.monotonic` in seconds; None: whenever it is done."""
+
+    moment: float | None
+    progress: CaseProgress
+    is_over: bool = False  # whether something was not allowed
+
+    def allows(self, variants: Sequence[Variant]) -> bool:
+        """Return whether these variants can still be measured once, by what they should take."""
+        if self.moment is None:
+            return True
+        cases = [variant.case for variant in variants]
+        end = time.monotonic() + self.progress.estimate_block(cases)
+        self.is_over |= end > self.moment
+        return not self.is_over
 
 
 def measure_blocks(

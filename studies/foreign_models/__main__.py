@@ -200,7 +200,7 @@ def judged(row: Row, file: Path, framework: str, scenario: str, python: str, com
         try:
             options = runner.Options(rounds=0)
             environment = trial.choose_environment(model, python, print)
-            records, left_out, _session = command.measure(
+            records, left_out, _session, _is_complete = command.measure(
                 model, names, options, 1, 0.0, Path(folder), environment
             )
         except Fault as error:

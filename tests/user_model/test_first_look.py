@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from framebench.engine.runner import Options
 from framebench.engine.session import Session
 from framebench.engine.timed_process import CONTROL, Variant
 from framebench.records.provenance import read_machine_name
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.user_model import command, look
 from tests.callbacks import ignore
@@ -90,21 +93,22 @@ def test_one_process_reads_the_peaks_of_two(strategy, environment, tmp_path):
     assert both.effect.proven
 
 
-def write_record(variant: Variant, run: Any) -> None:
+def write_record(variant: Variant, run: Any, **fields: Any) -> None:
     """Write a record of a variant, as its process would."""
     origin = provenance(machine=read_machine_name(), session=run.id)
-    run.write(record(variant.case, provenance=origin), variant)
+    run.write(record(variant.case, provenance=origin, **fields), variant)
 
 
-def measure_two(
+def measure_some(
     monkeypatch: pytest.MonkeyPatch,
     results: Path,
     first_look: Callable[..., None],
     sources: str = "",
+    variants: list[Variant] = VARIANTS[:2],
     **options: Any,
-) -> tuple[list[Any], dict[str, str], Session]:
-    """Measure two strategies of a file by a stand-in of the first look."""
-    cases = [variant.case for variant in VARIANTS[:2]]
+) -> tuple[list[Any], dict[str, str], Session, bool]:
+    """Measure strategies of a file by a stand-in of the first look."""
+    cases = [variant.case for variant in variants]
     survey = {"facts": {"sources": sources}, "held": 0}
     monkeypatch.setattr(command, "take_first_look", first_look)
     monkeypatch.setattr(command.trial, "list_cases", Mock(return_value=(cases, {"compile": "why"})))
@@ -122,6 +126,60 @@ def measure_two(
     )
 
 
+@pytest.mark.parametrize(
+    ("minutes", "looked_at", "left"),
+    [
+        (None, ["fp32", "checkpoint", "amp_bf16", "keep_grads"], []),
+        (100, ["fp32", "checkpoint", "amp_bf16", "keep_grads"], []),
+        (3.5, ["fp32", "checkpoint"], ["amp_bf16", "keep_grads"]),
+        (0, ["fp32"], ["checkpoint", "amp_bf16", "keep_grads"]),  # the baseline in any case
+    ],
+)
+def test_a_try_ends_in_its_minutes_and_goes_on_by_the_same_command(
+    minutes, looked_at, left, monkeypatch, tmp_path
+):
+    """A case takes 100 s by a clock of the test, where its survey took no second."""
+    clock = [0.0]
+    looks = []
+
+    def read_clock() -> float:
+        clock[0] += 0.01
+        return clock[0]
+
+    def run_side_by_side(variants: list[Variant], run: Any) -> list[Record]:
+        for variant in variants:
+            clock[0] += 100.0
+            looks.append(variant.case.strategy)
+            write_record(variant, run, spent_s={"total": 100.0})
+        return [run.get_records(variant)[-1] for variant in variants]
+
+    monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
+    monkeypatch.setattr(look, "runs_in_one_process", Mock(return_value=True))
+    monkeypatch.setattr(Options, "list_cores", Mock(return_value=(1,)))
+    monkeypatch.setattr(time, "monotonic", read_clock)
+    limit_s = None if minutes is None else 60 * minutes
+    eager = [variant for variant in VARIANTS if not variant.case.plan.compiles]
+    measure_four = partial(measure_some, monkeypatch, tmp_path, look.take_first_look)
+    first = measure_four(variants=eager, limit_s=limit_s)
+    assert looks == looked_at
+    _, left_out, session, is_complete = first
+    assert [name for name, why in left_out.items() if why == command.NO_TIME] == left
+    assert is_complete == (not left)
+    if left:
+        rest = measure_four(variants=eager)
+        assert looks == [*looked_at, *left]
+        assert rest[2].id == session.id
+        assert rest[3]
+
+
+def test_what_is_left_is_named_with_the_command_that_goes_on(monkeypatch):
+    monkeypatch.setattr(command.sys, "argv", ["/bin/framebench", "try", "my model.py"])
+    text = command.describe_rest({"offload": command.NO_TIME, "autotune": "needs a GPU"}, 2.0)
+    assert "--minutes 2 are over" in text
+    assert "left: offload. " in text
+    assert text.endswith("framebench try 'my model.py'")
+
+
 @pytest.mark.parametrize("measured", [1, 0])
 def test_an_interrupted_first_look_is_shown(measured, monkeypatch, tmp_path):
     """Ctrl-C comes after the first of two strategies, or before it, with nothing to show."""
@@ -136,7 +194,7 @@ def test_an_interrupted_first_look_is_shown(measured, monkeypatch, tmp_path):
         shown.append([*(found.case for found in records), *left_out])
 
     with pytest.raises(KeyboardInterrupt):
-        measure_two(monkeypatch, tmp_path, interrupt, show_interrupted=show)
+        measure_some(monkeypatch, tmp_path, interrupt, show_interrupted=show)
     expected = [[VARIANTS[0].case.id, "compile"]] if measured else []
     assert shown == expected
 
@@ -169,12 +227,12 @@ def test_an_interrupted_try_goes_on_unless_the_file_was_changed(
     monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
     monkeypatch.setattr(look, "runs_in_one_process", Mock(return_value=True))
     with pytest.raises(KeyboardInterrupt):
-        measure_two(monkeypatch, tmp_path, interrupt, "as before")
-    records, _, session = measure_two(monkeypatch, tmp_path, go_on, sources)
+        measure_some(monkeypatch, tmp_path, interrupt, "as before")
+    records, _, session, _ = measure_some(monkeypatch, tmp_path, go_on, sources)
     assert looked_at == left
     assert [found.parsed.strategy for found in records] == ["fp32", "compile"]
     session.close(tmp_path)
-    measure_two(monkeypatch, tmp_path, go_on, sources)
+    measure_some(monkeypatch, tmp_path, go_on, sources)
     assert looked_at == [*left, "fp32", "compile"], "what came to its end is measured anew"
 
 
