@@ -13,6 +13,14 @@ class MissingGradients(TypedDict):
     weights: int  # of so many weights
 
 
+class LossTermFacts(TypedDict):
+    """The numbers in a dictionary of losses without a total, by their keys."""
+
+    counted: list[str]  # those that are added up; empty if the loss is no such sum
+    logged: list[str]  # those that no backward pass reaches
+    unclear: list[str]
+
+
 class ModelFacts(TypedDict, total=False):
     """What `own.json` holds of a user's model. By it strategies are refused that do not apply.
 
@@ -62,6 +70,7 @@ class ModelFacts(TypedDict, total=False):
     inner: list[str]  # the classes of optimizers inside wrappers
 
     # of the baseline's steps
+    loss_terms: LossTermFacts
     update_period: int  # how many steps a whole update takes
     random: bool  # whether a step draws random numbers
     undetermined: list[str]  # tensors whose gradient is nothing but rounding

@@ -180,10 +180,11 @@ def describe_failure(model: UserModel, outcome: Outcome) -> str:
     if outcome.status == "oom":
         facts = load_workload(USER_MODEL).facts
         text = f"{model.file.name} with a batch of {model.batch} does not fit"
-        if outcome.phase not in HELD_PARTS:
-            text += f" into the {facts['limit'] / 2**20:,.1f} MiB that a process may take here"
-        elif facts.get("budget"):
-            text += f" within the budget of {facts['budget'] / 2**20:,.1f} MiB"
+        limit, budget = facts.get("limit"), facts.get("budget")
+        if limit and outcome.phase not in HELD_PARTS:
+            text += f" into the {limit / 2**20:,.1f} MiB that a process may take here"
+        elif budget:
+            text += f" within the budget of {budget / 2**20:,.1f} MiB"
         if outcome.phase in ("import of the file", "model()"):
             return f"{text}: {reason}; every strategy holds what is made there"
         return f"{text}: {reason}; try a smaller --batch"
