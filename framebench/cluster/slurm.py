@@ -30,9 +30,9 @@ from submitit.slurm.slurm import SlurmExecutor
 from framebench.cluster.collect import NODES
 from framebench.cluster.units import list_finished, select_unfinished
 from framebench.engine import environments, recording
-from framebench.engine.children import die_with_parent
 from framebench.engine.environments import SetupError
 from framebench.engine.request import RunRequest
+from framebench.instruments.parent_death import die_with_parent
 from framebench.records import provenance, store
 from framebench.records.lines import open_to_append
 from framebench.suite.counting import format_count

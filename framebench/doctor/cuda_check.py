@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from framebench.engine import children, environments
 from framebench.instruments import nvml
+from framebench.instruments.parent_death import die_with_parent
 from framebench.strategies.strategy import FRAMEWORKS
 
 LOOK_S = 60.0
@@ -148,7 +149,7 @@ def check_compiler() -> Requirement:
         )
         return Requirement(what, False, detail)
     version_text = subprocess.run(
-        [path, "--version"], capture_output=True, text=True, preexec_fn=children.die_with_parent
+        [path, "--version"], capture_output=True, text=True, preexec_fn=die_with_parent
     ).stdout
     release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:

@@ -8,20 +8,20 @@ a group shows that all have ended.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import queue
 import secrets
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 import psutil
+
+from framebench.instruments.parent_death import adopt_orphans, die_with_parent
 
 LOG_BYTES = 2**16  # the end of a child's standard error, which is kept
 ANSWER_BYTES = 2**26  # the end of a program's output, of which the last line is its answer
@@ -30,9 +30,6 @@ POLL_S = 0.1  # between two checks whether a silent child is still alive
 ERRORS_EVERY_S = 1.0  # between two reads of a program's standard error
 LISTEN_S = 1.0  # to the rest in a pipe once its writer is dead
 MOST_ROUNDS = 20  # of killing: a process may start others during a round
-LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
-PR_SET_CHILD_SUBREAPER = 36
 MARK = "FRAMEBENCH_CHILD"  # environment variable that all processes of a child inherit
 
 
@@ -146,25 +143,6 @@ class LineReader:
         if not self.thread.is_alive():
             self.pipe.close()
             self.lines.put(b"")
-
-
-def die_with_parent() -> None:
-    """Let the kernel kill the calling process when its parent dies.
-
-    A new child calls it before its program starts. Linux only.
-    """
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def adopt_orphans() -> None:
-    """Let the kernel make this process the parent of the orphans among its descendants.
-
-    Otherwise a daemon with another process group and an empty environment could not be found. Linux
-    only.
-    """
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 class Children:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from framebench.engine import children, environments
+from framebench.engine import environments
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.installed import NEEDS
+from framebench.instruments.parent_death import die_with_parent
 from framebench.records.pins import find_pinned_version, find_pinned_versions, read_pins
 
 LISTED = re.compile(r"^Available versions: (.*)$", re.M)
@@ -28,9 +29,7 @@ def list_releases(framework: str) -> list[str]:
     """
     find_pinned_version(framework)
     command = [sys.executable, "-m", "pip", "index", "versions", framework]
-    done = subprocess.run(
-        command, capture_output=True, text=True, preexec_fn=children.die_with_parent
-    )
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=die_with_parent)
     listing = LISTED.search(done.stdout)
     if listing is None:
         last_line = (done.stderr.strip() or done.stdout).splitlines()[-1:]

@@ -198,16 +198,9 @@ def end_overwritten(buffers: list[HloBuffer]) -> None:
         # buffers that died before cannot be overwritten
         alive = [old for old in alive_by_allocation[allocation] if old.died > new.born]
         for old in alive:
-            if overlap(old, new):
+            if old.overlaps(new):
                 old.died = new.born
         alive_by_allocation[allocation] = [*alive, new]
-
-
-def overlap(one: HloBuffer, other: HloBuffer) -> bool:
-    """Return whether two buffers of one allocation share any byte."""
-    _, one_start = one.place
-    _, other_start = other.place
-    return one_start < other_start + other.size and other_start < one_start + one.size
 
 
 def find_module(argument: str) -> str:

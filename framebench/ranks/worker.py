@@ -41,8 +41,8 @@ from framebench.worker.verification import verify
 from framebench.worker.worker import (
     Emit,
     WorkerError,
-    die_with_parent,
     find_largest_peaks,
+    let_kernel_kill,
     limit_memory,
     measure_peaks,
     serve,
@@ -64,10 +64,10 @@ def launch_ranks(case: Case) -> None:
     arguments = ["-m", "framebench.ranks.worker", *sys.argv[1:]]
     launcher = LAUNCHERS.get(case.framework)
     if launcher:
-        die_with_parent()
+        let_kernel_kill()
         os.execv(sys.executable, [sys.executable, "-m", *launcher, str(case.ranks), *arguments])
     if any(part.options.get("processes") for part in case.parts):
-        die_with_parent()
+        let_kernel_kill()
         sys.exit(run_processes(case.ranks, arguments))
 
 

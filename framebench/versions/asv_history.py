@@ -40,7 +40,7 @@ from framebench.analysis.selection import Measured, select_cases, select_single
 from framebench.analysis.statistics import PEAK, TIME
 from framebench.asv.cases import SuiteClass
 from framebench.devices.tables import frame
-from framebench.engine.children import die_with_parent
+from framebench.instruments.parent_death import die_with_parent
 from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record

@@ -11,9 +11,9 @@ from pathlib import Path
 from packaging.version import Version
 
 from framebench.engine import releases
-from framebench.engine.children import die_with_parent
 from framebench.engine.environments import SetupError
 from framebench.engine.installed import NEEDS
+from framebench.instruments.parent_death import die_with_parent
 from framebench.records import store
 from framebench.records.pins import (
     REQUIREMENTS,

@@ -22,7 +22,7 @@ from framebench.suite.case import Case, find_first_batch
 from framebench.suite.profiles import list_cases
 from framebench.suite.selectors import parse
 from framebench.worker.mathematics import check_in_float64
-from framebench.worker.worker import die_with_parent
+from framebench.worker.worker import let_kernel_kill
 
 
 def warm(case: Case) -> None:
@@ -75,7 +75,7 @@ def choose_cases(framework: str, names: Collection[str]) -> list[Case]:
 
 def main() -> None:
     """Warm the cases that the command line names."""
-    die_with_parent()  # a process for a single case would otherwise go on alone
+    let_kernel_kill()  # a process for a single case would otherwise go on alone
     framework, *names = sys.argv[1:]  # of strategies, or of a case
     is_single_case = names[0].count("/") > 2  # in the process of its own that it needs
     cases = [parse(names[0])] if is_single_case else choose_cases(framework, names)

@@ -10,13 +10,11 @@ other live processes: it makes steps when a line on standard input says so (`sui
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import json
 import math
 import os
 import platform
-import signal
 import sys
 import time
 import traceback
@@ -30,6 +28,7 @@ from framebench.adapters.base import Adapter
 from framebench.instruments import cores, limits
 from framebench.instruments.counters import Counter
 from framebench.instruments.host import HostPeak
+from framebench.instruments.parent_death import die_with_parent
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
@@ -382,7 +381,7 @@ def serve(carry_out: CarryOut) -> NoReturn:
 
 def answer(carry_out: CarryOut) -> int:
     """Carry out the orders on the command line, print the result or error, return the exit code."""
-    die_with_parent()
+    let_kernel_kill()
     out = reserve_stdout()
 
     def emit(message: Message) -> None:
@@ -399,16 +398,14 @@ def answer(carry_out: CarryOut) -> int:
     return 0
 
 
-def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent dies.
+def let_kernel_kill() -> None:
+    """Let the kernel kill this process when its parent dies, and first when memory runs out.
 
     Linux only; on other systems the worker ends with its case.
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-        # if memory runs out, the kernel should kill this process and no other on the machine
-        with contextlib.suppress(OSError):
-            Path("/proc/self/oom_score_adj").write_text("1000")
+    die_with_parent()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def reserve_stdout() -> TextIO:

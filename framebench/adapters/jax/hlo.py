@@ -31,6 +31,14 @@ class HloBuffer(Value):
     place: tuple[int, int] = (0, 0)  # allocation, offset
     read_in: set[str] = field(default_factory=set)
 
+    def overlaps(self, other: HloBuffer) -> bool:
+        """Return whether this buffer and another one have a byte of an allocation in common."""
+        allocation, start = self.place
+        other_allocation, other_start = other.place
+        if allocation != other_allocation:
+            return False
+        return start < other_start + other.size and other_start < start + self.size
+
 
 # the buffers at each index of an instruction's result; the index is "" if the result is no tuple
 Positions = dict[str, list[HloBuffer]]

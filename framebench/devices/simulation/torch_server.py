@@ -11,7 +11,6 @@ next case must not find, and what a case takes is freed with its process.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import signal
@@ -27,12 +26,12 @@ import torch._refs  # noqa: F401  (the first fake tensor of each case would impo
 from framebench.devices.catalog import find
 from framebench.devices.plans.answer import PlannerAnswer, describe_end, parse_answer
 from framebench.devices.simulation.torch_plan import plan
+from framebench.instruments.parent_death import die_with_parent
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.suite.case import Case
 from framebench.suite.user_file import import_packages
 from framebench.worker.worker import reserve_stdout
 
-SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of <sys/prctl.h>
 MOST_PRINTED_BYTES = 2**26  # by one case
 
 
@@ -67,8 +66,7 @@ def answer_and_exit(case_id: str, device_name: str, printed: TextIO, errors: Tex
     """Plan a case, print the answer, and end the process without unwinding what it inherited."""
     code = 1
     try:
-        if sys.platform == "linux":  # the kernel kills this process when the server dies
-            ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+        die_with_parent()  # it is the server
         # a user's file may read from standard input, and print without end
         resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_PRINTED_BYTES, MOST_PRINTED_BYTES))
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -94,17 +94,10 @@ def choose_disjoint(
     for placed in candidates:
         allocation, _ = placed.buffer.place
         others = chosen_of_allocation[allocation]
-        if not any(do_overlap(placed.buffer, other) for other in others):
+        if not any(placed.buffer.overlaps(other) for other in others):
             others.append(placed.buffer)
             chosen.append(placed)
     return chosen
-
-
-def do_overlap(one: HloBuffer, other: HloBuffer) -> bool:
-    """Return whether two buffers of one allocation have a byte in common."""
-    _, start = one.place
-    _, other_start = other.place
-    return start < other_start + other.size and other_start < start + one.size
 
 
 class Sources:
