@@ -121,9 +121,10 @@ def advise(
 
     Measured where there are records, else predicted.
     """
-    named = parse_selector(selector)
-    if named.workload:  # of an unknown model nobody wants to be asked for its budget
-        selectors.check_workload(named.workload)
+    # of an unknown model nobody wants to be asked for its budget
+    asked_workload = selectors.refuse_file(selector).strip("/").split("/")[0]
+    if asked_workload and "{" not in asked_workload:
+        selectors.check_workload(asked_workload)
     if (device or ranks) and (current or machine):
         fail("--device and --ranks ask predictions alone: leave --from and --machine out", 2)
     if ranks and parameters:
@@ -139,6 +140,7 @@ def advise(
         )
     if budget is None:
         fail(NO_BUDGET, 2)
+    named = parse_selector(selector)
     workload, scenario = named.workload or "transformer", named.scenario or "train"
     size = named.size or DEFAULT_SIZE
     frameworks, strategies = resolve_names(

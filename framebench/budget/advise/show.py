@@ -229,14 +229,16 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         closest = describe_briefly(advice.beyond[0])
         return f"nothing fits. Closest: {closest}, {describe_size(question)}{hint}"
     best = advice.fitting[0]
-    others = ""
-    if len(advice.fitting) > 1:
-        others = f"; {format_count(len(advice.fitting) - 1, 'other fits', 'others fit')}"
-    return (
+    sentences = [
         f"{question.workload} {question.scenario}, {describe_size(question)}, within "
-        f"{format_mib(question.budget)} MiB, by {advice.machine}: {describe_briefly(best)} "
-        f"{describe_rank(advice)}; that it fits {explain_fit(best, question, options)}{others}."
-    )
+        f"{format_mib(question.budget)} MiB, by {advice.machine}: {best.name} "
+        f"{describe_rank(advice)}.",
+        describe_fit(best, advice.machine),
+        suggest_search(best, question, options),
+    ]
+    if len(advice.fitting) > 1:
+        sentences.append(f"{format_count(len(advice.fitting) - 1, 'other fits', 'others fit')}.")
+    return " ".join(filter(None, sentences))
 
 
 def describe_rank(advice: BudgetAdvice) -> str:
@@ -250,8 +252,6 @@ def describe_rank(advice: BudgetAdvice) -> str:
         faster = best.find_faster_batch()
         if faster:
             rank += f" ({describe_faster(faster)})"
-        if best.speed.machine != best.evidence.machine:
-            rank += f" on {best.speed.machine}, and the peak on {best.evidence.machine}"
         return rank
     if advice.question.by == "speed":
         rank = f"comes first ({order}; no speed was measured that could rank it)"
@@ -264,21 +264,45 @@ def describe_rank(advice: BudgetAdvice) -> str:
     return rank
 
 
-def explain_fit(candidate: Candidate, question: Question, options: str) -> str:
-    """Return why a candidate fits, and the command that tries it where no search has."""
+def describe_fit(candidate: Candidate, machine: str) -> str:
+    """Return at which batch a candidate fits, and whether that was tried, measured or predicted.
+
+    A machine is named if it is another than the one that the answer is by.
+    """
+    batch = candidate.case.batch
+    needs = f"needs {format_needs(candidate.peak.needs)} MiB"
+    by = ""
+    if candidate.evidence.machine != machine:
+        by = f", on {candidate.evidence.machine}"
+    if candidate.is_far:
+        times = batch / candidate.measured_up_to
+        known = ""
+        if candidate.measured_fit:
+            known = f"Batch {candidate.measured_fit} fits, as measured{by}. "
+        return (
+            f"{known}Batch {batch} is predicted to fit ({needs}), but at {times:,.0f} times the "
+            f"largest batch that was measured, and {NOT_STUDIED}."
+        )
     if candidate.judge == "search":
-        return "was tried under an enforced limit"
+        return f"It fits at batch {batch} ({needs}), as tried under an enforced limit{by}."
+    if candidate.judge == "record":
+        return f"It fits at batch {batch} ({needs}), by its measured peak{by}."
+    return f"It is predicted to fit at batch {batch} ({needs}{by}): {candidate.peak.method}."
+
+
+def suggest_search(candidate: Candidate, question: Question, options: str) -> str:
+    """Return a sentence with the command that tries a candidate, or "" where that adds nothing."""
     case = candidate.case
     command = (
         f"framebench max-batch '{case.workload}/{case.framework}/{case.scenario}/{case.strategy}/"
         f"{case.size}'{options}"
     )
-    if candidate.judge == "record":
-        why = "follows from its measured peak"
-        return why if question.batch else f"{why} (`{command}` may find a larger batch)"
-    why = f"is predicted: {candidate.peak.method}"
+    if candidate.judge == "record" and not question.batch:
+        return f"`{command}` may find a larger batch."
     # a model that is only described cannot be run
-    return why if question.shape else f"{why} (`{command}` tries it, and may find more)"
+    if candidate.judge == "prediction" and not question.shape:
+        return f"`{command}` tries it, and may find more."
+    return ""
 
 
 def describe_fastest(fitting: Sequence[Candidate]) -> str:

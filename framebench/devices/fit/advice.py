@@ -66,6 +66,9 @@ HEAD = (
 )
 
 
+NOT_PREDICTED = "what other programs take, fragmentation over a long run, and speed"
+
+
 def advise_on_device(
     question: Parts,
     device_name: str,
@@ -333,6 +336,8 @@ def write_sentence(
             sentence += (
                 f" {title} needs least with {strategy}: {format_needs(assessment.needs)} MiB."
             )
+    if any(assessment.is_tight for assessment in best.values()):
+        sentence += f" Little memory is left, and these are not predicted: {NOT_PREDICTED}."
     return sentence
 
 
@@ -420,7 +425,8 @@ def make_table(
     caption = (
         f"Predicted, not measured. There are {first.memory / GIB:,.2f} GiB. needs = reserved + the "
         f"error by which predictions were too low ({allowed})"
-        f"{describe_context(first.device)}. How it is predicted: docs/devices.md."
+        f"{describe_context(first.device)}. Not predicted: {NOT_PREDICTED}. How it is predicted: "
+        "docs/devices.md."
     )
     for description, strategies in wrong_strategies.items():
         notes.append(f"{', '.join(strategies)}: {description}: {COMPARE_GRADIENTS}")

@@ -29,6 +29,8 @@ PLATEAU_GROWTH = 0.2
 # The gap between the largest batch that fits and the smallest that does not is wide if their ratio
 # is above this.
 WIDE_GAP = 1.1
+# What fits and needs more than this share of the memory says how little is left.
+TIGHT_SHARE = 0.9
 MOST_GAP_PLANS = 2  # beyond `most_plans`: below a batch that does not fit, and in a wide gap
 
 
@@ -102,8 +104,10 @@ class FitAssessment:
     @property
     def answer(self) -> str:
         """Return whether it fits in words."""
-        if self.fits is not None:
-            return ("fits" if self.fits else "does not fit") + self.describe_doubt()
+        if self.fits:
+            return f"fits{self.describe_margin()}{self.describe_doubt()}"
+        if self.fits is False:
+            return f"does not fit{self.describe_doubt()}"
         if self.bytes is None:
             return self.planned.reason or self.planned.outcome
         _, largest_context = find_context_bytes(self.device)
@@ -111,6 +115,21 @@ class FitAssessment:
         if margin >= 0:
             return f"fits if the prediction is at most {margin:.1%} low{self.describe_doubt()}"
         return f"fits only if the prediction is {-margin:.1%} high{self.describe_doubt()}"
+
+    @property
+    def is_tight(self) -> bool:
+        """Return whether it fits, and leaves little of the memory for what is not predicted."""
+        return bool(self.fits) and (self.needs or 0) > TIGHT_SHARE * self.memory
+
+    def describe_margin(self) -> str:
+        """Return what is left of the memory where that is little, and the error that is allowed."""
+        if not self.is_tight or self.needs is None:
+            return ""
+        text = f" with {1 - self.needs / self.memory:.1%} to spare"
+        interval = self.planned.error_interval
+        if interval.is_judged:
+            text += f", if the prediction is at most {interval.high:.1%} low"
+        return text
 
     def describe_doubt(self) -> str:
         """Return that the error is not judged, or "" if it is or nothing was predicted."""

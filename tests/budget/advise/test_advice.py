@@ -265,7 +265,7 @@ def test_a_batch_near_the_measured_ones_is_a_firm_number():
     advice = ask_advice(measure_batches(2, 4, 8), budget=18 * MIB, batch=None)
     (candidate,) = advice.fitting
     assert (candidate.case.batch, candidate.is_far) == (16, False)
-    assert "torch fp32 at batch 16 (needs" in show.describe_answer(advice)
+    assert "predicted to fit at batch 16 (needs" in show.describe_answer(advice)
     (table,) = show.make_tables(advice)
     assert table.texts["batch"] == ["16"]
     assert not any(show.NOT_STUDIED in note for note in table.notes)
@@ -375,7 +375,8 @@ def test_a_batch_far_beyond_the_measured_ones_is_no_firm_number():
     (candidate,) = advice.fitting
     assert (candidate.case.batch, candidate.is_far) == (94, True)
     answer = show.describe_answer(advice)
-    assert "torch fp32 at batch 8 at least (measured), and about 94 if" in answer
+    assert "Batch 8 fits, as measured. Batch 94 is predicted to fit (needs" in answer
+    assert f"at 12 times the largest batch that was measured, and {show.NOT_STUDIED}." in answer
     (table,) = show.make_tables(advice)
     assert table.texts["batch"] == ["about 94"]
     assert table.texts["peak"][0].startswith("about ")
@@ -386,7 +387,8 @@ def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition():
     records = measure_batches(2, 4, 8)
     advice = ask_advice(records, budget=100 * MIB, batch=32)
     answer = show.describe_answer(advice)
-    assert "at batch 32, if memory grows on as measured up to batch 8 (needs" in answer
+    assert "Batch 32 is predicted to fit (needs" in answer
+    assert "at 4 times the largest batch that was measured" in answer
     (fields,) = show.make_json(advice, [])["fitting"]
     assert (fields["measured_up_to"], fields["far_beyond_measured"]) == (8, True)
 
@@ -416,8 +418,8 @@ def test_a_tie_of_largest_batches_is_named_in_the_answer():
         for batch, peak in ((4, 400_000), (8, 800_000)):
             records.append(make_record("torch", strategy, batch=batch, peak=peak))
     answer = show.describe_answer(ask_advice(records, batch=None, by="batch"))
-    assert "torch fp32 at batch" in answer
-    assert "(largest batch first), with as large a batch by torch keep_grads;" in answer
+    assert "torch fp32 comes first (largest batch first), with as large a batch by" in answer
+    assert "by torch keep_grads." in answer
 
 
 def test_a_faster_batch_without_calibration_is_named_but_not_ranked_by():

@@ -361,3 +361,14 @@ def test_what_cudnn_chooses_is_noted_only_where_cudnn_computes(changes, is_noted
         assert "handles of libraries" in shown
     has_convolutions = is_noted and "attention" not in prediction.flags
     assert bool(describe_workspaces([prediction])) == has_convolutions
+
+
+@pytest.mark.parametrize(("gib", "is_tight"), [(34.5, True), (25, False)])
+def test_an_answer_with_little_to_spare_says_what_is_not_predicted(
+    gib, is_tight, predict_needs, tmp_path
+):
+    predict_needs(lambda case: int(gib * GIB))
+    done = framebench("advise", "transformer/torch/train/fp32/b8/full", *GPU, results=tmp_path)
+    (sentence,) = [line for line in done.stdout.splitlines() if "1 of 1 strategies fit" in line]
+    assert ("Little memory is left" in sentence) is is_tight
+    assert ("speed" in sentence) is is_tight

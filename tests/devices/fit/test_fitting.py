@@ -59,7 +59,12 @@ def exact(monkeypatch) -> None:
     ("size", "fits", "answer"),
     [
         # with the largest context, and the error
-        ((MEMORY - CONTEXT[1]) / 1.1, True, "fits"),
+        ((MEMORY - CONTEXT[1]) / 1.3, True, "fits"),
+        (
+            (MEMORY - CONTEXT[1]) / 1.1,
+            True,
+            "fits with 0.0% to spare, if the prediction is at most 10.0% low",
+        ),
         ((MEMORY - CONTEXT[1]) / 1.1 + 2**20, None, "fits if the prediction is at most 10.0% low"),
         ((MEMORY - CONTEXT[1]) / 1.04, None, "fits if the prediction is at most 4.0% low"),
         ((MEMORY - CONTEXT[1]) / 0.95, None, "fits only if the prediction is 5.0% high"),
@@ -87,7 +92,8 @@ def test_each_kind_of_prediction_has_its_own_error(monkeypatch):
 @pytest.mark.parametrize(
     ("size", "answer"),
     [
-        ((MEMORY - CONTEXT[1]) / 1.1, "fits"),
+        ((MEMORY - CONTEXT[1]) / 1.3, "fits"),
+        ((MEMORY - CONTEXT[1]) / 1.1, "fits with 0.0% to spare"),
         ((MEMORY - CONTEXT[1]) / 1.04, "fits if the prediction is at most 4.0% low"),
         ((MEMORY - CONTEXT[1]) / 0.95, "fits only if the prediction is 5.0% high"),
         ((MEMORY - CONTEXT[0]) / 0.9 + 1, "does not fit"),
