@@ -15,6 +15,7 @@ from framebench.cli.shared import (
     Results,
     app,
     echo,
+    end_command,
     fail,
     find_machine,
     format_options,
@@ -108,7 +109,7 @@ def claims(
         echo(json.dumps([ledger.as_json(entry) for entry in entries], indent=1))
     else:
         print_entries(entries, queries, device, everything, options, choices)
-    raise typer.Exit(bool(failed))
+    end_command(succeeded=not failed)
 
 
 def shows_this_machine(folder: Folder) -> bool:

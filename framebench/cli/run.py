@@ -25,6 +25,7 @@ from framebench.cli.shared import (
     Selectors,
     app,
     choose_cases,
+    end_command,
     fail,
     open_session,
     report_failures,
@@ -85,7 +86,8 @@ def run(
             statuses = cluster.run_on_slurm(request, cases, results.absolute(), settings or [])
     else:
         statuses = measure_here(request, results)
-    raise typer.Exit(report_failures(statuses))
+    has_failed = report_failures(statuses)
+    end_command(succeeded=not has_failed)
 
 
 def check_options(request: RunRequest, on: str | None, settings: list[str]) -> None:

@@ -531,6 +531,11 @@ def say(message: object) -> None:
     err.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
+def end_command(succeeded: bool) -> NoReturn:
+    """End the command with exit code 0, or with 1 where the answer to its question is no."""
+    raise typer.Exit(0 if succeeded else 1)
+
+
 def fail(message: str, code: int) -> NoReturn:
     """Print what is wrong on stderr, and end the command with this exit code."""
     with suppress(OSError):  # a log on a full disk takes no sentence, but the exit code tells

@@ -24,6 +24,7 @@ from framebench.cli.shared import (
     check_writable,
     choose_cases,
     echo,
+    end_command,
     fail,
     out,
     say,
@@ -126,7 +127,7 @@ def collect_(
     )
     if report.answers:
         echo(f"{report.answers} searches and results of probes added")
-    raise typer.Exit(bool(report.conflicts or report.unreadable))
+    end_command(succeeded=not (report.conflicts or report.unreadable))
 
 
 @app.command("check-results", rich_help_panel=MACHINES)
@@ -158,7 +159,7 @@ def check_results(
             out.print(f"note: {sentence}", markup=False, highlight=False, soft_wrap=True)
     problems = format_count(len(report.problems), "problem")
     say(f"{format_count(len(report.records), 'record')}, {problems}")
-    raise typer.Exit(bool(report.problems))
+    end_command(succeeded=not report.problems)
 
 
 def run_on_slurm(

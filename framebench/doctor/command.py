@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import UPKEEP, AsJson, Results, app, echo, measuring, out, say
+from framebench.cli.shared import (
+    UPKEEP,
+    AsJson,
+    Results,
+    app,
+    echo,
+    end_command,
+    measuring,
+    out,
+    say,
+)
 from framebench.engine import runner
 
 
@@ -40,4 +50,5 @@ def doctor(
         for finding in findings:
             mark = "ok " if finding.passed else "NO "
             out.print(f"{mark} {finding.check}: {finding.detail}", markup=False, highlight=False)
-    raise typer.Exit(any(not finding.passed and not finding.optional for finding in findings))
+    failed = [finding for finding in findings if not finding.passed and not finding.optional]
+    end_command(succeeded=not failed)

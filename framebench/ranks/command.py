@@ -75,7 +75,7 @@ def predict_in_environment(case: Case) -> Prediction:
 def advise(question: RankQuestion, budget: int, results: Path, as_json: bool) -> bool:
     """Print the strategies over ranks that fit into a budget of bytes for each rank.
 
-    Returns whether none fits. Raises UnknownCase if there are no such strategies.
+    Returns whether any fits. Raises UnknownCase if there are no such strategies.
     """
     from framebench.analysis.needs import (
         NOT_IN_BUDGET,
@@ -133,7 +133,7 @@ def advise(question: RankQuestion, budget: int, results: Path, as_json: bool) ->
             notes.append(lenders)
         make_table(cases[0], offers, budget, notes).terminal(out)
         out.print(NOT_IN_BUDGET, markup=False, highlight=False, soft_wrap=True)
-    return not fitting
+    return bool(fitting)
 
 
 def list_offers(offers: list[RankOffer]) -> list[dict[str, object]]:

@@ -24,6 +24,7 @@ from framebench.cli.shared import (
     app,
     check_file_option,
     check_folder_option,
+    end_command,
     err,
     fail,
     measuring,
@@ -216,7 +217,7 @@ def try_(
         model = trial.inspect_file(file, batch, framework, scenario)
         where = results or FOLDER / model.folder
         if device is not None:
-            fits_nothing = fit_file(
+            any_fits = fit_file(
                 model=model,
                 strategies=named,
                 device_name=device,
@@ -226,7 +227,7 @@ def try_(
                 env=env,
                 as_json=as_json,
             )
-            raise typer.Exit(fits_nothing)
+            end_command(any_fits)
         options = runner.Options(rounds=rounds, time_limit_s=time_limit, first_alone=False)
         sizes = measure_sizes(where)
         with (
@@ -257,20 +258,20 @@ def try_(
                     peaks = saved.collect_peaks(records, explain_baseline(model, environment))
                 end_session(session, where, peaks, save)
         show_all(records, left_out)
-        is_bad = report_failures([record.status for record in records], "records")
+        has_failed = report_failures([record.status for record in records], "records")
         if not is_complete:
             say(describe_rest(left_out, minutes))
-            is_bad |= bool(save or compare)  # a check that did not end is not passed
+            has_failed |= bool(save or compare)  # a check that did not end is not passed
         if peaks:
             saved.check_not_empty(peaks)
-            is_bad |= saved.report_missing(named or [], left_out)
+            has_failed |= saved.report_missing(named or [], left_out)
             if earlier and saved.report_growth(earlier, peaks, allowed):
-                is_bad = True
+                has_failed = True
             if save:
                 say(f"wrote {save}")
     except Fault as error:
         fail(str(error), 2)
-    raise typer.Exit(is_bad)
+    end_command(succeeded=not has_failed)
 
 
 def explain_baseline(model: UserModel, environment: Environment) -> Explanation | None:

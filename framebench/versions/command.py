@@ -25,6 +25,7 @@ from framebench.cli.shared import (
     app,
     choose_cases,
     echo,
+    end_command,
     err,
     fail,
     measuring,
@@ -125,7 +126,8 @@ def run(
     for old, new in pairwise(matrix):
         command = f"framebench versions compare {framework}=={old} {framework}=={new}"
         say(command + repeat_options(results))
-    raise typer.Exit(report_failures(statuses, "measurements"))
+    has_failed = report_failures(statuses, "measurements")
+    end_command(succeeded=not has_failed)
 
 
 def select_named(records: list[Record], selectors: list[str]) -> list[Record]:

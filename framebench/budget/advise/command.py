@@ -22,6 +22,7 @@ from framebench.cli.shared import (
     TargetDevice,
     app,
     echo,
+    end_command,
     fail,
     find_answering_machines,
     out,
@@ -135,9 +136,8 @@ def advise(
         described = None
         if parameters:
             described = name_described(parameters, sequence, width, layers, vocabulary)
-        raise typer.Exit(
-            answer_for_device(selector, described, device, budget, ranks, results, as_json)
-        )
+        any_fits = answer_for_device(selector, described, device, budget, ranks, results, as_json)
+        end_command(any_fits)
     if budget is None:
         fail(NO_BUDGET, 2)
     named = parse_selector(selector)
@@ -155,7 +155,7 @@ def advise(
                 2,
             )
         over_ranks = RankQuestion(workload, frameworks, scenario, named.batch, size, ranks)
-        raise typer.Exit(advise_over_ranks(over_ranks, budget, results, as_json))
+        end_command(advise_over_ranks(over_ranks, budget, results, as_json))
 
     from framebench.budget.advise.advice import Question
 
@@ -176,7 +176,7 @@ def advise(
     question = Question(
         workload, scenario, budget, frameworks, named.batch, size, shape, sort, strategies
     )
-    raise typer.Exit(answer_from_records(question, current, machine, results, every, as_json))
+    end_command(answer_from_records(question, current, machine, results, every, as_json))
 
 
 def answer_for_device(
@@ -188,7 +188,7 @@ def answer_for_device(
     results: Path,
     as_json: bool,
 ) -> bool:
-    """Print what fits a device that is not here, and return whether nothing does.
+    """Print what fits a device that is not here, and return whether anything does.
 
     `described` is the size of a model that is only described. Raises UnknownCase and UnknownDevice.
     """
@@ -282,7 +282,7 @@ def answer_from_records(
     every: bool,
     as_json: bool,
 ) -> bool:
-    """Print the answer from records, and return whether nothing fits."""
+    """Print the answer from records, and return whether anything fits."""
     # all of these import pandas
     from framebench.analysis.peaks import read_evidence
     from framebench.analysis.results import NoRecords
@@ -322,7 +322,7 @@ def answer_from_records(
             fail(explain_no_change(question, current, results), 1)
     if as_json:
         echo(json.dumps(show.make_json(advice, changes), indent=1))
-        return not advice.fitting
+        return bool(advice.fitting)
     options = repeat_options(results, question.budget)
     print_sentence(show.describe_answer(advice, options))
     for table in show.make_tables(advice, every):
@@ -331,7 +331,7 @@ def answer_from_records(
         say(f"{question.size}: taken for {describe_shape(question.shape)}")
     for note in show.list_notes(advice, changes, every, options):
         print_sentence(note)
-    return not advice.fitting
+    return bool(advice.fitting)
 
 
 def explain_no_change(question: Question, current: str, results: Path) -> str:

@@ -23,6 +23,7 @@ from framebench.cli.shared import (
     TargetDevice,
     app,
     echo,
+    end_command,
     fail,
     measuring,
     out,
@@ -77,10 +78,10 @@ def max_batch_(
     """
     named_strategies = strategies.split(",") if strategies else []
     if device is not None:  # predictions alone, without a limit to enforce
-        fits_nothing = search_on_device(
+        any_fits = answer_for_device(
             selector, scenario, named_strategies, device, budget, results, env, as_json
         )
-        raise typer.Exit(fits_nothing)
+        end_command(any_fits)
     if budget is None:
         fail(NO_BUDGET, 2)
     options = runner.Options(time_limit_s=time_limit)
@@ -106,7 +107,8 @@ def max_batch_(
     fits = searches.fits
     if as_json:
         echo(json.dumps([fit.model_dump(mode="json") for fit in fits], indent=1))
-    raise typer.Exit(not fits or any(fit.status == "stopped" for fit in fits))
+    has_stopped = any(fit.status == "stopped" for fit in fits)
+    end_command(succeeded=bool(fits) and not has_stopped)
 
 
 @dataclass
@@ -173,7 +175,7 @@ class SearchRun:
         return f"; what was found for {format_count(len(self.fits), 'case')} is kept"
 
 
-def search_on_device(
+def answer_for_device(
     selector: str,
     scenario: str,
     strategies: list[str],
@@ -183,7 +185,7 @@ def search_on_device(
     env: str | None,
     as_json: bool,
 ) -> bool:
-    """Search by predictions for a device that is not here, and return whether nothing fits.
+    """Search by predictions for a device that is not here, and return whether any batch fits.
 
     Raises UnknownCase and UnknownDevice.
     """

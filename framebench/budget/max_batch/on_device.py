@@ -52,7 +52,7 @@ def fit_file(
     env: str | None,
     as_json: bool,
 ) -> bool:
-    """Print which strategies fit, or the largest batch of each, and return whether none fits.
+    """Print which strategies fit, or the largest batch of each, and return whether any fits.
 
     Raises Fault and UnknownDevice.
 

@@ -77,7 +77,7 @@ def advise_on_device(
     as_json: bool,
     size_is_described: bool = False,
 ) -> bool:
-    """Print what fits, and return whether nothing does. Raises UnknownCase and UnknownDevice.
+    """Print what fits, and return whether anything does. Raises UnknownCase and UnknownDevice.
 
     If the question has a batch, the answer is for that batch. With a size and no batch, it is the
     largest batch that fits. Without both, or with a size that options describe, it is for the usual
@@ -110,16 +110,16 @@ def advise_on_device(
             f"'{named}/*/{size}' --device {device_name}{repeat_options(results, budget)}"
         )
     if batch is not None:
-        nothing_fits = fit_on_device(cases, left_out, device_name, budget, results, as_json)
-        if nothing_fits and scenario == "finetune":
+        any_fits = fit_on_device(cases, left_out, device_name, budget, results, as_json)
+        if not any_fits and scenario == "finetune":
             say(
                 "These weights are in float32. In 4 bits (QLoRA): examples/llama_qlora.py; "
                 "docs/budget.md, 'Fine-tuning', says how."
             )
-        if nothing_fits and strategy == "*":
+        if not any_fits and strategy == "*":
             prefix = f"{workload}/{framework}/{scenario}"
             suggest_savers(prefix, batch, size, device, budget, results)
-        return nothing_fits
+        return any_fits
     usual_batch = cases[0].spec.preset(size).base
     say(
         f"Looking for the largest batch ({format_count(len(cases), 'case')}), which takes several "
@@ -208,7 +208,7 @@ def fit_on_device(
     as_json: bool,
     environment: Environment | None = None,
 ) -> bool:
-    """Print which of these cases fit, and return whether none does. Raises UnknownDevice.
+    """Print which of these cases fit, and return whether any does. Raises UnknownDevice.
 
     Args:
         cases: Cases at one batch.
@@ -236,7 +236,7 @@ def search_on_device(
     as_json: bool,
     environment: Environment | None = None,
 ) -> bool:
-    """Print the largest batch of each strategy that fits, and return True if none fits (exit code).
+    """Print the largest batch of each strategy that fits, and return whether any batch does.
 
     The arguments are those of `fit_on_device`, with each case at the smallest batch that its
     strategy can have. If it is interrupted, the answers so far are printed, and the command ends.
@@ -249,10 +249,10 @@ def search_on_device(
     except KeyboardInterrupt:
         interrupted = True
     answered = [search for search in searches if search.has_answer]
-    nothing_fits = True
+    any_fits = False
     if answered:
         assessments = [search.result for search in answered]
-        nothing_fits = show_assessments(
+        any_fits = show_assessments(
             assessments, batch=None, left_out=left_out, results=results, as_json=as_json
         )
     if interrupted:
@@ -262,7 +262,7 @@ def search_on_device(
             f"{describe_resumption(cases)}",
             130,
         )
-    return nothing_fits
+    return any_fits
 
 
 def show_assessments(
@@ -272,7 +272,7 @@ def show_assessments(
     results: Path,
     as_json: bool,
 ) -> bool:
-    """Print the assessments, the best first, and return whether none fits."""
+    """Print the assessments, the best first, and return whether any fits."""
     wrong_on_gpus = find_wrong_on_gpus(results)
     wrong: dict[Case, str] = {}
     for assessment in assessments:
@@ -294,7 +294,7 @@ def show_assessments(
         sentence = write_sentence(assessments, batch, wrong)
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
         make_table(assessments, batch, left_out, wrong, repeat_options(results)).terminal(out)
-    return not any(assessment.fits for assessment in assessments)
+    return any(assessment.fits for assessment in assessments)
 
 
 def write_sentence(
