@@ -36,8 +36,8 @@ def describe_lenders(machines: Iterable[str | None]) -> str:
     if not names:
         return ""
     return (
-        "what processes keep next to their peak: from published searches on "
-        f"{', '.join(names)}, as there are none here"
+        f"what processes keep next to their peak: from published searches on {', '.join(names)}, "
+        "as there are none here"
     )
 
 

@@ -67,9 +67,8 @@ class RunOutcome:
             first, number = self.unrecorded[0].id, len(self.unrecorded)
             cases = format_count(number + len(self.recorded), "case")
             return (
-                f"{number} of {cases} could not be measured, {first} "
-                f"first: {self.last_words};"
-                " asv run --show-stderr prints all of it, and goes on from there"
+                f"{number} of {cases} could not be measured, {first} first: {self.last_words}; asv "
+                "run --show-stderr prints all of it, and goes on from there"
             )
         if self.recorded and not any(has_answered(record) for record in self.recorded):
             first_record = self.recorded[0]
@@ -99,8 +98,7 @@ def explain_setup(framework: str, why: str) -> str:
     reason = last_line.removeprefix("framebench: ")
     return (
         f"{framework} could not be set up: {reason}; when that is repaired, `framebench setup "
-        f"{framework}` builds it,"
-        " and the same run goes on"
+        f"{framework}` builds it, and the same run goes on"
     )
 
 

@@ -35,8 +35,7 @@ from framebench.suite.sequences import drop_duplicates
 
 OWN_ENVIRONMENTS = (
     "the suite measures in environments of its own: leave out --python and -E existing, or name "
-    "one of them, as in"
-    " -E framebench-py3.11-torch2.13.0"
+    "one of them, as in -E framebench-py3.11-torch2.13.0"
 )
 
 

@@ -122,8 +122,8 @@ def collect_(
         say(sentence)
     echo(
         f"{format_count(len(report.added), 'record')} added, {report.present} known, "
-        f"{format_count(len(report.conflicts), 'conflict')}, "
-        f"{len(report.unreadable)} unreadable: {results}"
+        f"{format_count(len(report.conflicts), 'conflict')}, {len(report.unreadable)} unreadable: "
+        f"{results}"
     )
     if report.answers:
         echo(f"{report.answers} searches and results of probes added")

@@ -53,14 +53,11 @@ def make_tables(records: Sequence[Record]) -> Iterator[Table]:
     rows.append(make_row("all", blocks))
     caption = (
         f"Blocks with times on {machine} under protocol {protocol}. A block's minutes are the sum "
-        "of what its processes took, "
-        "for the time and, in a session's first block, for the memory; cases are those beside "
-        "PyTorch's baseline, which JAX's "
-        f"and Jittor's blocks have too. Hours are those of {CASES:,} cases of the kind, {BLOCKS} "
-        f"blocks each, on {MACHINES} "
-        "machines that are never idle, without the environments, which each kind of machine "
-        "builds once, and a minute of "
-        "calibration on each."
+        "of what its processes took, for the time and, in a session's first block, for the memory; "
+        "cases are those beside PyTorch's baseline, which JAX's and Jittor's blocks have too. "
+        f"Hours are those of {CASES:,} cases of the kind, {BLOCKS} blocks each, on {MACHINES} "
+        "machines that are never idle, without the environments, which each kind of machine builds "
+        "once, and a minute of calibration on each."
     )
     yield Table("What a run on many machines takes", caption, pd.DataFrame(rows), COLUMNS, left=1)
 

@@ -27,10 +27,8 @@ FEWEST_RELEASES = 3
 BAR_LABELS = {"torch": "PyTorch: most in use", "jax": "JAX: XLA's plan"}
 NOTE = (
     "Predicted, not measured: a simulated step of PyTorch, and XLA's plan of JAX's. They count "
-    "different things: compare bars "
-    "of one colour. Without a bar there is no prediction. Left out: combinations, other "
-    "mathematics, and strategies within 5 % "
-    "of the baseline in both frameworks."
+    "different things: compare bars of one colour. Without a bar there is no prediction. Left out: "
+    "combinations, other mathematics, and strategies within 5 % of the baseline in both frameworks."
 )
 RELEASES_NOTE = (
     "Planned by each release's own compiler, not measured. 0 %: the oldest release drawn that "

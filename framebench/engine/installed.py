@@ -61,8 +61,8 @@ def interpreter(env: str) -> Path:
     program = shutil.which(os.path.expanduser(env))
     if program is None or Path(program).is_dir():
         raise SetupError(
-            f"--env {env!r} is no interpreter; give {INSTALLED!r} for this one "
-            f"({sys.executable}), or a path to a python"
+            f"--env {env!r} is no interpreter; give {INSTALLED!r} for this one ({sys.executable}), "
+            "or a path to a python"
         )
     return Path(program).absolute()  # a link into a virtual environment must stay one
 

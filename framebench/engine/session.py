@@ -45,8 +45,7 @@ def lock_results(results: Path) -> Iterator[None]:
     except Timeout:
         raise Busy(
             f"{read_holder(file)} is measuring into {results}; two at once would disturb each "
-            "other's times. Wait for it, "
-            f"or stop it, or name another folder with --results"
+            "other's times. Wait for it, or stop it, or name another folder with --results"
         ) from None
     with lock:
         file.write_text(f"process {os.getpid()} ({provenance.describe_command()})\n")

@@ -238,6 +238,6 @@ class ProcessPeak:
             others = f"NVML lists {self.most_listed} process(es), none under this number"
             return f"{others}: a container with process numbers of its own?{instead}"
         return (
-            "NVML lists no processes here: a container that hides them, "
-            f"or nothing ran on the GPU{instead}"
+            "NVML lists no processes here: a container that hides them, or nothing ran on the "
+            f"GPU{instead}"
         )

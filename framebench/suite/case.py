@@ -69,8 +69,8 @@ class Case:
         match = BATCH.fullmatch(batch)
         if match is None:
             raise ValueError(
-                f"{batch!r} is no batch: write for instance b8, "
-                "or b8x2 for a batch of 8 over 2 ranks"
+                f"{batch!r} is no batch: write for instance b8, or b8x2 for a batch of 8 over 2 "
+                "ranks"
             )
         return cls(
             workload,

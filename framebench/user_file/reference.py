@@ -251,10 +251,10 @@ def describe_difference(
     place = f", {where}" if where else ""
     return (
         f"{module.user().locate('model')}: two runs from the same weights differ, the {quantity} "
-        f"by {100 * difference:.2g} %, most the {kind} of {name} by "
-        f"{100 * moved[kind, name]:.2g} %{place}: something changes from one step to the next, as "
-        "a counter, a cache or a schedule in Python does, or draws from a random generator of its "
-        "own. Nothing can be verified then: put a constant in its place"
+        f"by {100 * difference:.2g} %, most the {kind} of {name} by {100 * moved[kind, name]:.2g} "
+        f"%{place}: something changes from one step to the next, as a counter, a cache or a "
+        "schedule in Python does, or draws from a random generator of its own. Nothing can be "
+        "verified then: put a constant in its place"
     )
 
 

@@ -54,11 +54,9 @@ MEANING = "; saved = what the forward pass keeps for the backward pass"
 GRAPH = "; Jittor's graph of the step, which holds no tensors, is part of both"
 LIBRARIES_NOTE = (
     "libraries: what MKL, oneDNN and their like keep for their next calls, once the first step is "
-    "made: room to pack "
-    "matrices, generated code, reordered weights. It differs from processor to processor, grows "
-    "with the number of "
-    "different products and hardly with the batch, and is not there on a GPU. So it is in no peak "
-    "and in no ratio of peaks, but in what a process needs."
+    "made: room to pack matrices, generated code, reordered weights. It differs from processor to "
+    "processor, grows with the number of different products and hardly with the batch, and is not "
+    "there on a GPU. So it is in no peak and in no ratio of peaks, but in what a process needs."
 )
 SHOWN_FROM = MIB / 20  # bytes: what is less is 0.0 MiB in a table
 VARIES = MIB / 2  # bytes: peaks of one step and another differ by so much (docs/try.md)

@@ -58,12 +58,10 @@ def make_table(bisection: Bisection) -> Table:
     peak = f"peak by {', '.join(instruments)}" if instruments else "peak"
     answer = bisection.answer[:1].upper() + bisection.answer[1:]
     caption = (
-        f"{answer}. {peak}: {how}. A release has changed if it differs from the oldest that "
-        "runs by more than "
-        f"{bisection.threshold:.1%}, and by more than the processes of either differ (at least "
-        f"{FLOOR:.1%}). "
-        "Named is the first that answered as the newest does. What cannot be installed, run or "
-        "verified is stepped over."
+        f"{answer}. {peak}: {how}. A release has changed if it differs from the oldest that runs "
+        f"by more than {bisection.threshold:.1%}, and by more than the processes of either differ "
+        f"(at least {FLOOR:.1%}). Named is the first that answered as the newest does. What cannot "
+        "be installed, run or verified is stepped over."
     )
     columns = COLUMNS | {"release": TableColumn(bisection.framework)}
     return Table(title, caption, pd.DataFrame(rows, columns=list(columns)), columns, left=1)

@@ -53,9 +53,8 @@ def choose_versions(framework: str, named: list[str] | None = None) -> list[str]
     if len(versions) < 2:
         raise SetupError(
             f"{framework} has one version to measure, {versions[0]}, and nothing to compare it "
-            "with: name another by"
-            f" --version, or pin it: framebench versions add {framework}==VERSION (pinned: "
-            f"{', '.join(pinned)})"
+            "with: name another by --version, or pin it: framebench versions add "
+            f"{framework}==VERSION (pinned: {', '.join(pinned)})"
         )
     return versions
 

@@ -203,9 +203,8 @@ def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
     if packages:
         others = f"also different: {', '.join(sorted(packages))}; "
     return (
-        f"Machine {', '.join(sorted(machines))}, threads {', '.join(sorted(threads))}; "
-        f"{load}; {others}"
-        f"measured {format_span(min(days), max(days))} at {', '.join(sorted(commits))}."
+        f"Machine {', '.join(sorted(machines))}, threads {', '.join(sorted(threads))}; {load}; "
+        f"{others}measured {format_span(min(days), max(days))} at {', '.join(sorted(commits))}."
     )
 
 

@@ -34,16 +34,12 @@ def foreign(rows: list[dict[str, Any]]) -> Table:
     widest = max((abs(off(row)) for row in read), default=0.0)
     caption = (
         f"{len({row['model'] for row in rows})} models of packages that nobody here wrote, as "
-        "their authors made them, with a "
-        f"batch of {rows[0]['batch']}. try: the baseline's peak as `framebench try` reads it. "
-        "plain loop: the kernel's "
-        "high-water mark in a fresh process without framebench, less what the process holds once "
-        "such a loop was run and "
-        f"thrown away; of Jittor, what malloc had handed out. "
-        f"{len(read) - len(beyond)} of {len(read)} agree to {ALLOWED:.0%}; the widest is "
-        f"{widest:.1%} apart. "
-        f"strategies: all by default that compile nothing{also_compiled(read)}; left out: those "
-        "that do not apply. "
+        f"their authors made them, with a batch of {rows[0]['batch']}. try: the baseline's peak as "
+        "`framebench try` reads it. plain loop: the kernel's high-water mark in a fresh process "
+        "without framebench, less what the process holds once such a loop was run and thrown away; "
+        f"of Jittor, what malloc had handed out. {len(read) - len(beyond)} of {len(read)} agree to "
+        f"{ALLOWED:.0%}; the widest is {widest:.1%} apart. strategies: all by default that compile "
+        f"nothing{also_compiled(read)}; left out: those that do not apply. "
         f"{in_all(read)}{machines(read)}, at {', '.join(made)}."
     )
     return Table.of_text(

@@ -125,14 +125,11 @@ def table(predictions: Iterable[Planned]) -> Table | None:
     rows = [_cells(one, simulated.get((one.case, one.torch.split("+")[0]))) for one in histories()]
     caption = (
         "Sizes in MiB. requests, segments, reserved: what PyTorch's own history of the card's "
-        "allocator says. in order: of two "
-        "segments of one size, how often the one that the card put lower is lower in the model, "
-        "too. replayed: the "
-        "model's reserved memory after the same requests. workspaces: requests above 1 MiB that "
-        "are given back before any "
-        "other; largest: the largest of them. without them: the model's reserved memory where "
-        "these are left out. simulated: "
-        "the prediction, which knows no workspaces."
+        "allocator says. in order: of two segments of one size, how often the one that the card "
+        "put lower is lower in the model, too. replayed: the model's reserved memory after the "
+        "same requests. workspaces: requests above 1 MiB that are given back before any other; "
+        "largest: the largest of them. without them: the model's reserved memory where these are "
+        "left out. simulated: the prediction, which knows no workspaces."
     )
     return (
         Table.of_text("A card's requests, replayed", caption, HEAD, rows, left=2) if rows else None

@@ -95,8 +95,8 @@ def paired(history: History, answers: Answers) -> tuple[History, Answers]:
     ours, theirs = (answers.torch, number(answers.cudnn)), (history.torch, history.cudnn)
     if ours != theirs:
         raise OtherRelease(
-            f"{answers.case}: PyTorch and cuDNN are {ours} of the answers and "
-            f"{theirs} of the history"
+            f"{answers.case}: PyTorch and cuDNN are {ours} of the answers and {theirs} of the "
+            "history"
         )
     return history, answers
 
@@ -156,11 +156,10 @@ def tables(root: Path = DATA) -> list[Table]:
     if not found:
         return []
     by_case = (
-        "compared: convolutions of one step whose result was found in the card's history; of "
-        "those with a workspace: where the "
-        "card takes one. workspaces, asked: the sum over the step, on the card and in the "
-        "answers. reserved: on the card; "
-        "simulated with the answers; and replayed without workspaces. Sizes in MiB."
+        "compared: convolutions of one step whose result was found in the card's history; of those "
+        "with a workspace: where the card takes one. workspaces, asked: the sum over the step, on "
+        "the card and in the answers. reserved: on the card; simulated with the answers; and "
+        "replayed without workspaces. Sizes in MiB."
     )
     by_layer = (
         "Bytes of each workspace. Convolutions that take none on the card and in the "

@@ -73,17 +73,13 @@ def table(records: Iterable[Record]) -> Table:
     )
     caption = (
         "Sizes in MiB (2^20 bytes). in use: JAX counts whole chunks of its pool, so that XLA's "
-        "plan may be less. cold: the "
-        "first step's, with what compiling and tuning took. reserved: the pool's, in which what "
-        "the first step took stays. "
-        "process: NVML, context included, or where it lists none, by how much the whole card's "
-        "use rose (device.card); "
-        "context = process - pool. step ms: of steps queued together; synced ms: waited for one "
-        "by one. device ms: between "
-        "events on the stream, where the framework shows them. J/step: the whole card. MFU: model "
-        "FLOPs "
-        "(framebench/analysis/flops.py) "
-        "by wall time and the card's dense rate (studies/gpu_session/rates.py)."
+        "plan may be less. cold: the first step's, with what compiling and tuning took. reserved: "
+        "the pool's, in which what the first step took stays. process: NVML, context included, or "
+        "where it lists none, by how much the whole card's use rose (device.card); context = "
+        "process - pool. step ms: of steps queued together; synced ms: waited for one by one. "
+        "device ms: between events on the stream, where the framework shows them. J/step: the "
+        "whole card. MFU: model FLOPs (framebench/analysis/flops.py) by wall time and the card's "
+        "dense rate (studies/gpu_session/rates.py)."
     )
     return Table.of_text(
         "On a GPU", caption, HEAD, tuple(map(_cells, rows)), notes=tuple(process_notes)

@@ -68,11 +68,9 @@ def table(records: Iterable[Record], predictions: Iterable[Planned]) -> Table | 
             rows.append(_cells(record, _nearest(record, plain), _nearest(record, asked)))
     caption = (
         "Sizes in MiB. Predicted without the card: of JAX XLA's plan, of PyTorch the simulated "
-        "allocator. in use, reserved: "
-        "peaks of the framework's allocator on the card. plan on the card: XLA's, with the "
-        "kernels that autotuning chose. "
-        "process: NVML, with the context. with workspaces: of another simulation, in which cuDNN "
-        "was asked for those of "
+        "allocator. in use, reserved: peaks of the framework's allocator on the card. plan on the "
+        "card: XLA's, with the kernels that autotuning chose. process: NVML, with the context. "
+        "with workspaces: of another simulation, in which cuDNN was asked for those of "
         "convolutions."
     )
     return (
@@ -107,8 +105,8 @@ def by_workload(records: Iterable[Record], predictions: Iterable[Planned]) -> Ta
     ]
     caption = (
         "Of peaks that the allocator reserved. median and largest: of absolute errors. with "
-        "workspaces: cuDNN was asked for "
-        "those of convolutions. nearer, further: cases whose error became smaller, or larger."
+        "workspaces: cuDNN was asked for those of convolutions. nearer, further: cases whose error "
+        "became smaller, or larger."
     )
     head = (
         "device",
@@ -155,9 +153,8 @@ def plans(records: Iterable[Record], predictions: Iterable[Planned]) -> Table | 
             rows.append((card.name, record.case, record.framework_version or "-", *cells))
     caption = (
         "Sizes in MiB. XLA's plan without the card has no tuning; on the card convolutions and "
-        "products are tuned, unless the "
-        "strategy is autotune_off. error: of the plan without the card. peak: in use by JAX's "
-        "allocator."
+        "products are tuned, unless the strategy is autotune_off. error: of the plan without the "
+        "card. peak: in use by JAX's allocator."
     )
     head = (
         "device",

@@ -152,14 +152,11 @@ def activations(table: pd.DataFrame) -> Table:
     )
     caption = (
         "MiB (2^20 bytes) that the Transformer's blocks keep for the backward pass, size cpu. "
-        "formula: s b h (34 + 5 a s / h) "
-        "bytes a layer (Korthikanti et al. 2022, Reducing Activation Recomputation in Large "
-        "Transformer Models, section 4.1): "
-        "16 bits, dropout, scores stored. lower bound: our count for the strategy; fused "
-        "attention (fp32) keeps no scores, "
-        "which the formula includes. measured: peak - the bound's other parts, so with workspaces "
-        "and gradients of "
-        f"activations. {describe_conditions(measured_rows)}"
+        "formula: s b h (34 + 5 a s / h) bytes a layer (Korthikanti et al. 2022, Reducing "
+        "Activation Recomputation in Large Transformer Models, section 4.1): 16 bits, dropout, "
+        "scores stored. lower bound: our count for the strategy; fused attention (fp32) keeps no "
+        "scores, which the formula includes. measured: peak - the bound's other parts, so with "
+        f"workspaces and gradients of activations. {describe_conditions(measured_rows)}"
     )
     return Table.of_text("Activations of a Transformer", caption, head, rows, left=3)
 
@@ -209,11 +206,9 @@ def recomputation(table: pd.DataFrame) -> Table:
     checkpoint_rows = checkpoint_rows.assign(relative=format_time_ratios(checkpoint_rows))
     caption = (
         "Published: +39 % time for recomputing a whole layer of a 22 B-parameter GPT on A100 "
-        "(Korthikanti et al. 2022, table "
-        "4). A forward pass is a third of a step's FLOPs, so +33 % is what counting gives. Ours: "
-        "one device, small models, "
-        "checkpoint / fp32; kernels that a processor runs at different speeds forward and "
-        "backward move it either way. "
+        "(Korthikanti et al. 2022, table 4). A forward pass is a third of a step's FLOPs, so +33 % "
+        "is what counting gives. Ours: one device, small models, checkpoint / fp32; kernels that a "
+        "processor runs at different speeds forward and backward move it either way. "
         f"{describe_timing(table)} {describe_conditions(checkpoint_rows)}"
     )
     shown = {
@@ -259,11 +254,9 @@ def states() -> Table:
         )
     caption = (
         "MiB (2^20 bytes) of model states with Adam. Published: 16 bytes per parameter in mixed "
-        "precision, 2 + 2 for weights "
-        "and gradients in 16 bits, 12 for the copy and two moments in float32 (Rajbhandari et al. "
-        "2020, ZeRO, section 3.1). "
-        "Ours, in float32 without a copy: 4 for weights, 4 for gradients, 8 for moments, also 16; "
-        "counted, not measured."
+        "precision, 2 + 2 for weights and gradients in 16 bits, 12 for the copy and two moments in "
+        "float32 (Rajbhandari et al. 2020, ZeRO, section 3.1). Ours, in float32 without a copy: 4 "
+        "for weights, 4 for gradients, 8 for moments, also 16; counted, not measured."
     )
     return Table.of_text(
         "States of Adam",

@@ -24,11 +24,9 @@ def comparison(records: Iterable[Record]) -> Table:
             newest[r.provenance.machine, r.case] = r
     return Table.of_text(
         "Keys and values of generation",
-        "Bytes of the cache's arrays when the sequence has all its tokens, counted in the "
-        "process, for each token of a "
-        "sequence; by formula: 2 x layers x width x 4 bytes. Peak: of a step that generates the "
-        "last tokens, the prompt's "
-        "cache being there. MiB = 2^20 bytes.",
+        "Bytes of the cache's arrays when the sequence has all its tokens, counted in the process, "
+        "for each token of a sequence; by formula: 2 x layers x width x 4 bytes. Peak: of a step "
+        "that generates the last tokens, the prompt's cache being there. MiB = 2^20 bytes.",
         ("machine", "case", "cache MiB", "bytes a token", "by formula", "peak MiB", "instrument"),
         [row(newest[key]) for key in sorted(newest)],
     )

@@ -114,10 +114,9 @@ def compare(
             near.append(f"{count_within(time_differences[group], TIME_LIMIT)} of {group}")
     caption = (
         f"Peaks are in MiB by one instrument: {count_within(peak_differences, PEAK_LIMIT)} are "
-        f"within {PEAK_LIMIT:.0%} of each "
-        "other. Step times are over the baseline's, and of other frameworks' baselines over "
-        "PyTorch's: within "
-        f"{TIME_LIMIT:.0%} are {', '.join(near)}. ~ = of fewer than 3 blocks."
+        f"within {PEAK_LIMIT:.0%} of each other. Step times are over the baseline's, and of other "
+        f"frameworks' baselines over PyTorch's: within {TIME_LIMIT:.0%} are {', '.join(near)}. ~ = "
+        "of fewer than 3 blocks."
     )
     head = (
         "case",

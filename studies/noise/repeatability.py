@@ -105,14 +105,13 @@ def comparison(records: Iterable[Record]) -> Table:
     of_strategies = [one for one in repeated if not one.is_of_frameworks]
     of_frameworks = [one for one in repeated if one.is_of_frameworks]
     summary = (
-        f"{count_overlaps(of_strategies)} ratios of strategies and "
-        f"{count_overlaps(of_frameworks)} ratios of frameworks"
+        f"{count_overlaps(of_strategies)} ratios of strategies and {count_overlaps(of_frameworks)} "
+        "ratios of frameworks"
     )
     return Table.of_text(
         "Step times measured twice",
         f"The {CONFIDENCE:.0%} intervals of {summary} overlap. Each session's is of its own "
-        "blocks, three at least; those of "
-        "one ratio began more than an hour apart.",
+        "blocks, three at least; those of one ratio began more than an hour apart.",
         ("machine", "case", "over", "first session", "ratio", "last session", "ratio", "overlap"),
         [make_row(one) for one in repeated],
     )

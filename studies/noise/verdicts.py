@@ -186,10 +186,9 @@ def show_rates(pairs: Iterable[Pair]) -> Table:
     return Table.of_text(
         "How often verdicts err",
         "Each comparison is one pair of variants over all its blocks. Found: what was planted was "
-        "called slower, or more memory; "
-        f"of equal variants, a false alarm. {CONFIDENCE:.0%} interval: Clopper and Pearson's. "
-        "Undecided: neither a difference nor "
-        "none. Held: by how many intervals what was planted is held.",
+        f"called slower, or more memory; of equal variants, a false alarm. {CONFIDENCE:.0%} "
+        "interval: Clopper and Pearson's. Undecided: neither a difference nor none. Held: by how "
+        "many intervals what was planted is held.",
         (
             "quantity",
             "machine",

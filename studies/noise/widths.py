@@ -36,8 +36,8 @@ def comparison(records: Iterable[Record]) -> Table:
     return Table.of_text(
         "Intervals of step times that tables show",
         "Of the quick profile's cases, the ratios of step times over their framework's baseline, "
-        "and those of baselines over "
-        f"PyTorch's: how many have an interval of {WIDE_INTERVAL:.0%} or better to each side.",
+        f"and those of baselines over PyTorch's: how many have an interval of {WIDE_INTERVAL:.0%} "
+        "or better to each side.",
         HEAD,
         rows,
         left=2,

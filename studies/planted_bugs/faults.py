@@ -31,10 +31,9 @@ def table(campaign: dict[str, Any]) -> Table:
     uncommitted = " with uncommitted changes" if campaign["dirty"] else ""
     caption = (
         "records lost: expected after the fault and not there. false ok: records that claim to be "
-        "right, verified and with "
-        "their strategy proven, and should not. Counted by the tests themselves on "
-        f"{campaign['machine']}, {campaign['measured_at'][:10]}, "
-        f"at {(campaign['commit'] or 'no commit')[:10]}{uncommitted}."
+        "right, verified and with their strategy proven, and should not. Counted by the tests "
+        f"themselves on {campaign['machine']}, {campaign['measured_at'][:10]}, at "
+        f"{(campaign['commit'] or 'no commit')[:10]}{uncommitted}."
     )
     total = line(("all", ""), tried)
     return Table.of_text(

@@ -44,8 +44,8 @@ def comparison(records: Iterable[Record]) -> Table:
         ]
     caption = (
         "Supported cases of the standard profile, without any bug. largest error: in units of its "
-        "tolerance, of those that "
-        f"pass, after the first steps and after the last. Protocol {VERSION}."
+        "tolerance, of those that pass, after the first steps and after the last. Protocol "
+        f"{VERSION}."
     )
     return Table.of_text("Cases verified without any bug", caption, HEAD, rows, notes=tuple(notes))
 

@@ -134,9 +134,8 @@ def in_all(held: Sequence[Held]) -> Table:
         )
     caption = (
         "Relative errors of predicted peaks against measured ones. median and nine of ten: of "
-        "absolute errors. bias: the "
-        "median with its sign. Estimators are held against the rows for which they have a figure "
-        "that is no lower bound."
+        "absolute errors. bias: the median with its sign. Estimators are held against the rows for "
+        "which they have a figure that is no lower bound."
     )
     head = (
         "",
@@ -178,8 +177,7 @@ def by_family(held: Sequence[Held]) -> Table:
         )
     caption = (
         "Median absolute error of the predicted peak, by family; bias: the median with its sign. "
-        "The last columns are what "
-        "four published estimators say of the same rows."
+        "The last columns are what four published estimators say of the same rows."
     )
     head = (
         "family",
@@ -220,10 +218,9 @@ def late_sample(held: Sequence[Held]) -> Table:
         rows.append((name, str(len(some)), f"{share:.1%}", *cells))
     caption = (
         "The counter of these rows starts at a first sample, which another thread takes while the "
-        "weights move to the card. At "
-        "the latest it holds all weights: the last columns take them off each prediction. "
-        "weights: their share of what was "
-        "measured, the median. What counts above is the prediction with them."
+        "weights move to the card. At the latest it holds all weights: the last columns take them "
+        "off each prediction. weights: their share of what was measured, the median. What counts "
+        "above is the prediction with them."
     )
     head = ("family", "rows", "weights", "median", "bias", "median, late", "bias, late")
     return Table.of_text("If the first sample came late", caption, head, rows, left=1)
@@ -254,9 +251,8 @@ def of_blas(held: Sequence[Held]) -> Table:
         )
     caption = (
         "By whether a row records the position of zero_grad. counts: which of the two the other "
-        "tables have, an assumption "
-        "made after the errors had been seen. median: of absolute errors. equal: within 2 MiB, "
-        "the least that a card gives."
+        "tables have, an assumption made after the errors had been seen. median: of absolute "
+        "errors. equal: within 2 MiB, the least that a card gives."
     )
     head = (
         "loop",
@@ -296,8 +292,7 @@ def row_by_row(held: Sequence[Held]) -> Table:
 
     caption = (
         "Peaks in MiB (2^20 bytes), in the quantity that the row has. Sources, links and notes of "
-        "each row are in "
-        "studies/published_peaks/data/gpu.csv."
+        "each row are in studies/published_peaks/data/gpu.csv."
     )
     head = (
         "source",
@@ -334,8 +329,7 @@ def left_out(rows: Sequence[Row]) -> Table:
     )
     caption = (
         "A row is predicted where model, shapes, optimizer, precision and loop are known, and the "
-        "step is eager PyTorch on one "
-        "card."
+        "step is eager PyTorch on one card."
     )
     head = ("source", "trust", "rows", "why")
     return Table.of_text("Measured rows that are not predicted", caption, head, cells, left=4)

@@ -47,24 +47,20 @@ DEVICES = {  # what a row calls the card, and the catalog's name of it
 ASSUMED = {
     XMEM: (
         f"Every batch is padded to {LENGTH} tokens, and has padding: with 20 lines or more one "
-        f"reaches {LENGTH} in 99 of 100 "
-        "batches, with 5 lines in 70. Libraries: PyTorch 2.6.0 and transformers 4.51.3, which the "
-        "authors' image pins; here "
-        "PyTorch 2.13 with that transformers. Rows whose position of zero_grad is not recorded "
-        "have it at the start of the "
-        "step, and no workspace of cuBLAS. Which program wrote a row is not recorded. Two earlier "
-        "programs of the authors set "
-        "CUBLAS_WORKSPACE_CONFIG to :0:0 (experiments/evaluation.py, and one for text that "
-        "records no position); exp/run.py, "
-        "whose names of runs the rows have, does not in the versions that were read. Assumed "
-        "after the errors had been seen."
+        f"reaches {LENGTH} in 99 of 100 batches, with 5 lines in 70. Libraries: PyTorch 2.6.0 and "
+        "transformers 4.51.3, which the authors' image pins; here PyTorch 2.13 with that "
+        "transformers. Rows whose position of zero_grad is not recorded have it at the start of "
+        "the step, and no workspace of cuBLAS. Which program wrote a row is not recorded. Two "
+        "earlier programs of the authors set CUBLAS_WORKSPACE_CONFIG to :0:0 "
+        "(experiments/evaluation.py, and one for text that records no position); exp/run.py, whose "
+        "names of runs the rows have, does not in the versions that were read. Assumed after the "
+        "errors had been seen."
     ),
     LITGPT: (
         "All samples of a micro-batch are padded to the longest of the data set, whose length the "
-        "page prints, and every "
-        "micro-batch is followed by an update; positions are float32, as the library's loop makes "
-        "them anew; logits leave the "
-        "model in float32, as Lightning Fabric converts what a model returns."
+        "page prints, and every micro-batch is followed by an update; positions are float32, as "
+        "the library's loop makes them anew; logits leave the model in float32, as Lightning "
+        "Fabric converts what a model returns."
     ),
 }
 RECORDED = re.compile(r"zero_grad_mode=(\d)")

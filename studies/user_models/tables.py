@@ -29,9 +29,8 @@ def models(found: dict[str, Any]) -> Table:
     total = ("all", f"{verdicts:,}", str(wrong), f"{tensors:,}", "", "", "")
     caption = (
         f"{len(found['models'])} models with {found['seeds']} seeds of weights and batch each, "
-        "under every default strategy "
-        "that compiles nothing. nearest to wrong: the largest error over its tolerance; 1 is "
-        f"wrong. {about(found)}"
+        "under every default strategy that compiles nothing. nearest to wrong: the largest error "
+        f"over its tolerance; 1 is wrong. {about(found)}"
     )
     return Table.of_text("Right models that were tried", caption, HEAD, (*rows, total), left=1)
 

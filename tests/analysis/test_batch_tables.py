@@ -48,8 +48,8 @@ def test_each_strategy_is_compared_with_the_baseline_of_its_batch():
         ("torch", "checkpoint", "0.50", "0.40", *["0.80 (0.80 to 0.80)"] * 2, "50.0", "80.0"),
     )
     assert table.notes == (
-        "torch checkpoint depends on the batch: 50% at batch 4, 40% at batch "
-        "8 of the baseline's peak",
+        "torch checkpoint depends on the batch: 50% at batch 4, 40% at batch 8 of the baseline's "
+        "peak",
     )
     assert short.head[2:4] == ("b4: needs MiB", "b8: needs MiB")
     assert "Throughput in tokens/s." in short.caption

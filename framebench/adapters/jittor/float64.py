@@ -36,12 +36,12 @@ DEFAULT = "float32"  # the type of an array for which nobody names one
 ARITHMETIC = "add sub mul truediv floordiv mod pow"
 COMPARISONS = "lt le gt ge eq ne"
 TWO_OPERANDS = (
-    "add subtract multiply divide floor_divide mod pow maximum minimum "
-    "less less_equal greater greater_equal equal not_equal"
+    "add subtract multiply divide floor_divide mod pow maximum minimum less less_equal greater "
+    "greater_equal equal not_equal"
 )
 ONE_OPERAND = (
-    "abs negative exp log sqrt sigmoid floor ceil round "
-    "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"
+    "abs negative exp log sqrt sigmoid floor ceil round sin cos tan asin acos atan sinh cosh tanh "
+    "asinh acosh atanh"
 )
 
 REPLACED = ("array", "code", "erf", "random", "reduce", "unary")

@@ -249,8 +249,8 @@ def make_table(
     core = "-" if origin.core is None else origin.core
     caption = (
         "ratio: change over base, of times that of paired rounds. A difference is claimed if it "
-        "exceeds the minimum and p is "
-        f"at most 5 %. {about_instructions}{READING} Machine {origin.machine}, core {core}."
+        f"exceeds the minimum and p is at most 5 %. {about_instructions}{READING} Machine "
+        f"{origin.machine}, core {core}."
     )
     notes = tuple(f"caution: {caution}" for caution in list_cautions(base, change, verdicts))
     title = f"{change[0].case} against {base[0].case}"

@@ -17,11 +17,9 @@ COLUMNS = {
 }
 CAPTION = (
     "Each line is a fresh process. Step times are those of an allocator that returns memory at "
-    "once; speed and correctness of "
-    "the strategy are what `framebench run` measures and verifies: here the loss was only seen to "
-    "be finite. "
-    "kept: what the framework took next to tensors and did not give back, such as workspaces and "
-    "generated kernels."
+    "once; speed and correctness of the strategy are what `framebench run` measures and verifies: "
+    "here the loss was only seen to be finite. kept: what the framework took next to tensors and "
+    "did not give back, such as workspaces and generated kernels."
 )
 
 

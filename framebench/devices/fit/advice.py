@@ -124,8 +124,7 @@ def advise_on_device(
     say(
         f"Looking for the largest batch ({format_count(len(cases), 'case')}), which takes several "
         "plans each; cached plans are reused. At one batch: framebench advise "
-        f"'{named}/b{usual_batch}/{size}' --device {device_name}"
-        f"{repeat_options(results, budget)}"
+        f"'{named}/b{usual_batch}/{size}' --device {device_name}{repeat_options(results, budget)}"
     )
     return search_on_device(cases, left_out, device_name, budget, results, as_json)
 
@@ -424,9 +423,8 @@ def make_table(
     allowed = describe_errors(assessment.planned for assessment in assessments)
     caption = (
         f"Predicted, not measured. There are {first.memory / GIB:,.2f} GiB. needs = reserved + the "
-        f"error by which predictions were too low ({allowed})"
-        f"{describe_context(first.device)}. Not predicted: {NOT_PREDICTED}. How it is predicted: "
-        "docs/devices.md."
+        f"error by which predictions were too low ({allowed}){describe_context(first.device)}. Not "
+        f"predicted: {NOT_PREDICTED}. How it is predicted: docs/devices.md."
     )
     for description, strategies in wrong_strategies.items():
         notes.append(f"{', '.join(strategies)}: {description}: {COMPARE_GRADIENTS}")

@@ -27,8 +27,8 @@ class OutOfMemory(DoesNotFit):
     def __init__(self, requested: int, stats: Stats) -> None:
         """Say how many bytes were requested, and how many are in use and reserved."""
         super().__init__(
-            f"{requested:,} bytes do not fit beside {stats.allocated:,} in use, "
-            f"{stats.reserved:,} reserved"
+            f"{requested:,} bytes do not fit beside {stats.allocated:,} in use, {stats.reserved:,} "
+            "reserved"
         )
         self.requested, self.allocated, self.reserved = requested, stats.allocated, stats.reserved
 

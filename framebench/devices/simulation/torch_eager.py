@@ -115,8 +115,8 @@ def make_one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:
     """Return zeros with a one at each class. Raises ValueError without a number of classes."""
     if num_classes < 1:
         raise ValueError(
-            "one_hot looks for the largest class, and without numbers there is "
-            "none: name num_classes"
+            "one_hot looks for the largest class, and without numbers there is none: name "
+            "num_classes"
         )
     zeros = torch.zeros(*classes.shape, num_classes, dtype=classes.dtype, device=classes.device)
     return zeros.scatter_(-1, classes.unsqueeze(-1), 1)

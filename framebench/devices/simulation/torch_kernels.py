@@ -28,10 +28,8 @@ WITHOUT_CUDNN = (
 )
 NOT_HELD = (
     "where a GPU chooses otherwise: workspaces of convolutions are what cuDNN {} answers without "
-    "one, and an H200 chose "
-    "others for some of ResNet-50's (docs/devices.md); those of depthwise convolutions, and of "
-    "cuDNN's attention beyond "
-    "its sums",
+    "one, and an H200 chose others for some of ResNet-50's (docs/devices.md); those of depthwise "
+    "convolutions, and of cuDNN's attention beyond its sums",
     # what was in use less what was reserved: BERT in optimum-benchmark's CUDA runs; a process with
     # one number on a V100, in the documentation of Transformers 4.21
     "the context, kernels and handles of libraries lie outside the allocator: 617 and 1,343 MiB "

@@ -58,8 +58,7 @@ OF_RECURRENT = (
 )
 OTHER_RELEASE = (
     "Steps are each release's own. The allocator and the kernels' memory are those of PyTorch "
-    "{}.{} for all, except the "
-    "choice of attention and where cuBLAS's workspace lies."
+    "{}.{} for all, except the choice of attention and where cuBLAS's workspace lies."
 )
 
 

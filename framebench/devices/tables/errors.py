@@ -30,9 +30,9 @@ def tabulate_errors(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Tabl
         "Errors by kind of prediction",
         "rows: measured peaks. median, nine of ten: of absolute errors, over all rows. too low by: "
         "of each family, the error (percent of the prediction) that nine of ten of its rows stay "
-        "below; the column has the worst family's. too high by: the same for predictions above "
-        "the measurement. Nothing was fitted to any row. With fewer than "
-        f"{FEWEST_ROWS} rows a kind is not judged. Computed by studies/prediction_errors.",
+        "below; the column has the worst family's. too high by: the same for predictions above the "
+        f"measurement. Nothing was fitted to any row. With fewer than {FEWEST_ROWS} rows a kind is "
+        "not judged. Computed by studies/prediction_errors.",
         (
             "prediction",
             "rows",

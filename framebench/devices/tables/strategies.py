@@ -150,13 +150,12 @@ def explain_batches(shown: Sequence[Planned], device: Device) -> str:
     least, most = find_context_bytes(device)
     memories = ", ".join(f"{format_mib(memory)} MiB" for memory in MEMORIES)
     return (
-        "Predicted, not measured. The largest of the batches planned that fits, at the "
-        "upper end of the error, in the memory that such GPUs leave a program "
-        f"({memories}), with the kernels of one {device.title}. The answer allows for a CUDA "
-        f"context of up to {format_mib(most)} MiB ({format_mib(least)} at the least), and for the "
-        f"errors that predictions had ({describe_errors(shown)}). '... or more': no larger one "
-        f"was planned. {describe_workspaces(shown)}"
-        f"{describe_code(planned.origin.commit for planned in shown)}"
+        "Predicted, not measured. The largest of the batches planned that fits, at the upper end "
+        f"of the error, in the memory that such GPUs leave a program ({memories}), with the "
+        f"kernels of one {device.title}. The answer allows for a CUDA context of up to "
+        f"{format_mib(most)} MiB ({format_mib(least)} at the least), and for the errors that "
+        f"predictions had ({describe_errors(shown)}). '... or more': no larger one was planned. "
+        f"{describe_workspaces(shown)}{describe_code(planned.origin.commit for planned in shown)}"
     )
 
 

@@ -32,8 +32,8 @@ from framebench.suite.case import Case
 
 SCENARIOS = ("train", "eval", "finetune")
 SETS_THE_ALLOCATOR = (
-    "it sets the allocator, of which a plan knows nothing: the plan is that of "
-    "the strategy's baseline"
+    "it sets the allocator, of which a plan knows nothing: the plan is that of the strategy's "
+    "baseline"
 )
 UNPLANNED = {  # by a strategy's switch: why a plan cannot tell
     "no_jit": "the step runs operation by operation under jax.disable_jit: there is no program "
@@ -175,8 +175,7 @@ def write_notes(device: Device, peak: int, errors: str, program: str) -> list[st
     if recomputed:
         notes.append(
             f"XLA itself computes {recomputed} values again to stay within the device's memory: "
-            "for a larger one it plans "
-            "otherwise."
+            "for a larger one it plans otherwise."
         )
     over_aim = OVER_AIM.search(errors)
     if over_aim:

@@ -36,9 +36,8 @@ def test_measurements_without_a_float64_reference_are_counted_apart(tmp_path):
     assert backing.short.startswith("2 of 4 measurements agree with values computed in float64,")
     assert backing.detailed[0] == (
         "**Verified.** 2 of 4 measurements agree with values computed in float64. The other 2 are "
-        "of sizes without float64 "
-        "values (of `m`): 1 agree with a float32 case of the same session, 1 are only known to be "
-        "finite."
+        "of sizes without float64 values (of `m`): 1 agree with a float32 case of the same "
+        "session, 1 are only known to be finite."
     )
 
 
