@@ -25,14 +25,15 @@ from framebench.analysis.statistics import (
 from framebench.records.record_base import AnyRecord, RecordBase
 from framebench.suite.sequences import group_by
 
-Variant = tuple[str, str, str]  # machine, case, and version; the version is empty if not recorded
+# machine, case, and version; the version is empty if not recorded
+VariantKey = tuple[str, str, str]
 # a variant, and the number of the process among its processes in a block, from 0: a case may be
 # compared with itself
-Process = tuple[Variant, int]
-Pair = tuple[Process, Process]  # sorted
+ProcessKey = tuple[VariantKey, int]
+ProcessPair = tuple[ProcessKey, ProcessKey]  # sorted
 
 
-def get_variant(record: RecordBase) -> Variant:
+def get_variant(record: RecordBase) -> VariantKey:
     """Return the variant that a record is of."""
     return record.provenance.machine, record.case, record.framework_version or ""
 
@@ -99,16 +100,16 @@ class Blocks:
         self.records = select_timed(records)
 
     @cached_property
-    def pairs(self) -> dict[Pair, list[float]]:
+    def pairs(self) -> dict[ProcessPair, list[float]]:
         """Return the log ratios by block of all pairs."""
-        logs: dict[Pair, list[float]] = defaultdict(list)
+        logs: dict[ProcessPair, list[float]] = defaultdict(list)
         for members in group_by_block(self.records).values():
             for pair, log in compare_with_anchors(members).items():
                 logs[pair].append(log)
         return logs
 
     @cached_property
-    def spreads(self) -> list[tuple[set[Variant], Pool]]:
+    def spreads(self) -> list[tuple[set[VariantKey], Pool]]:
         """Return the two variants of each pair, and how much their blocks differ.
 
         Every ratio of a machine is moderated by the same pairs.
@@ -148,9 +149,9 @@ class Blocks:
         return self.compare(*sides)
 
 
-def compare_with_anchors(members: Sequence[RecordBase]) -> dict[Pair, float]:
+def compare_with_anchors(members: Sequence[RecordBase]) -> dict[ProcessPair, float]:
     """Return the log ratio of each process of a block to its anchor."""
-    logs: dict[Pair, float] = {}
+    logs: dict[ProcessPair, float] = {}
     processes = identify_processes(members)
     for record in members:
         anchor = find_anchor(record, members)
@@ -181,10 +182,10 @@ def find_anchor(record: RecordBase, members: Sequence[RecordBase]) -> RecordBase
     return members[0]
 
 
-def identify_processes(members: Sequence[RecordBase]) -> dict[int, Process]:
+def identify_processes(members: Sequence[RecordBase]) -> dict[int, ProcessKey]:
     """Return the name of each record's process, the same in every block, by the record's `id`."""
-    processes: dict[int, Process] = {}
-    places: dict[Variant, list[int]] = defaultdict(list)  # of its processes in the block
+    processes: dict[int, ProcessKey] = {}
+    places: dict[VariantKey, list[int]] = defaultdict(list)  # of its processes in the block
     for record in members:
         variant = get_variant(record)
         place = record.turns_taken.arm

@@ -155,7 +155,8 @@ def choose_device(text: str) -> str:
     """
     if not text:
         return ""
-    from framebench.claims.devices import UnknownDevice, find_device
+    from framebench.claims.devices import find_device
+    from framebench.devices.catalog import UnknownDevice
 
     try:
         return find_device(text)

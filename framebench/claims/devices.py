@@ -10,7 +10,7 @@ from framebench.claims.lines import Line
 from framebench.claims.plans import GPU
 from framebench.claims.rule import DISAGREE, NOT_MEASURED, UNMET, summarize
 from framebench.claims.wording import describe_numbers
-from framebench.devices.catalog import BY_NAME
+from framebench.devices.catalog import BY_NAME, UnknownDevice
 from framebench.suite.sequences import drop_duplicates, group_by
 
 CPU = "cpu"
@@ -18,14 +18,10 @@ CPU = "cpu"
 ON_EVERY_DEVICE = ("no such API", "listing does not run", "by definition")
 
 
-class UnknownDevice(ValueError):
-    """No device's name begins with this text; the message lists the devices."""
-
-
 def find_device(text: str) -> str:
     """Return the text in lower case if a device's name begins with it: `a100-80gb`, `a100`.
 
-    Raises UnknownDevice.
+    Raises UnknownDevice, with the names that there are.
     """
     name = text.lower()
     if name == CPU or any(one.startswith(name) for one in BY_NAME):

@@ -20,7 +20,15 @@ from framebench.claims import plans
 from framebench.claims.plans import GPU, Plan
 from framebench.claims.probed_record import Probed
 from framebench.claims.rule import Effect, NoNumber
-from framebench.claims.samples import ADDED, COUNTED, PEAK, RESERVED, TIME, Estimate, Quantity
+from framebench.claims.samples import (
+    ADDED,
+    COUNTED,
+    PEAK,
+    RESERVED,
+    TIME,
+    Estimate,
+    SampledQuantity,
+)
 from framebench.claims.store import MachineResults
 from framebench.models import spec
 from framebench.records.record import Record
@@ -180,7 +188,7 @@ class OfCases(Measure):
     """A quantity of one case, of two (the base first), or of a sweep over batches."""
 
     kind: str  # of `FORMS`
-    quantity: Quantity
+    quantity: SampledQuantity
     refs: tuple[Ref, ...]
     own_form: Form | None = None
 
@@ -350,13 +358,13 @@ def find_bend(ratios: Sequence[Effect]) -> Effect:
 
 
 @dataclass(frozen=True)
-class Planned(Measure):
+class PlannedRatio(Measure):
     """Candidate / base at full size as planned for a GPU that is not here: nothing was measured.
 
     The interval has room for the error of either prediction, by its kind.
     """
 
-    quantity: plans.Quantity
+    quantity: plans.PlannedQuantity
     refs: tuple[Ref, ...]
     form: Form = "change"
     is_planned = True

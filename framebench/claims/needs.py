@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Device = Literal["cpu", "gpu"]
+DeviceKind = Literal["cpu", "gpu"]
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Conditions:
     """The conditions under which a number was measured, or planned for a device."""
 
     size: str = ""  # of its cases; empty if it has none
-    device: Device = "cpu"
+    device: DeviceKind = "cpu"
     cpu_flags: frozenset[str] | None = frozenset()  # None if the records do not tell
 
 
@@ -27,7 +27,7 @@ class Needs:
     """A claim's precondition; an empty field allows anything."""
 
     size: str = ""
-    device: Device | None = None
+    device: DeviceKind | None = None
     cpu_flag: str = ""  # such as amx_bf16
     # what the suite lacks to measure it, in words: a model, an instrument, a language, a control
     lacking: str = ""

@@ -22,7 +22,7 @@ from framebench.records.pins import find_pinned_version
 from framebench.records.store import BadRecord, read_model
 
 # added: the peak less what is alive between two steps; activations: saved for the backward pass
-Quantity = Literal["peak", "added", "activations", "weights"]
+PlannedQuantity = Literal["peak", "added", "activations", "weights"]
 GPU = "h100-80gb"
 PLANNED_FRAMEWORKS = ("torch", "jax")  # whose cases can be planned for a GPU that is not here
 
@@ -69,7 +69,7 @@ def make_plan(planned: Planned, file: Path) -> Plan:
     )
 
 
-def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
+def divide_plans(candidate: Plan, base: Plan, quantity: PlannedQuantity) -> Effect:
     """Return candidate / base, in an interval with room for both errors.
 
     There is no interval if the error of either is not judged. Raises NoNumber.
@@ -85,7 +85,7 @@ def divide_plans(candidate: Plan, base: Plan, quantity: Quantity) -> Effect:
     return Effect(ratio, low / base_high, high / base_low)
 
 
-def bound_bytes(plan: Plan, quantity: Quantity) -> tuple[float, float, float]:
+def bound_bytes(plan: Plan, quantity: PlannedQuantity) -> tuple[float, float, float]:
     """Return the least bytes that may be measured, the planned ones, and the most.
 
     The bytes of weights have no error: the tensors have the same size on every device.

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from framebench.records.record import Part, Provenance
+from framebench.records.record import Provenance, RecordPart
 
 
-class Probed(Part):
+class Probed(RecordPart):
     """The result of a probe on one machine: names and whether they exist, or numbers by round."""
 
     schema_version: Literal[1] = 1

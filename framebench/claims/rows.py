@@ -22,7 +22,7 @@ from framebench.claims.measures import (
     Measure,
     OfCases,
     OfProgram,
-    Planned,
+    PlannedRatio,
     PlannedReport,
     Read,
     read_ref,
@@ -225,7 +225,7 @@ def make_measure(row: Row, workload: str, framework: str) -> Measure:
     texts = [row.case] if row.case else [base, row.candidate]
     refs = tuple(read_ref(text, workload, framework) for text in texts)
     if row.kind == "planned":
-        return Planned(row.quantity, refs)  # type: ignore[arg-type]
+        return PlannedRatio(row.quantity, refs)  # type: ignore[arg-type]
     return OfCases(row.kind, find_quantity(row.quantity), refs, row.form)
 
 

@@ -31,7 +31,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Quantity:
+class SampledQuantity:
     """A number of a case, and how it is estimated from its records.
 
     The records are all of one machine, version and protocol.
@@ -57,7 +57,7 @@ def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
     )
 
 
-def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Quantity:
+def make_peak(name: str, instrument: str = "", without_live: bool = False) -> SampledQuantity:
     """Return the quantity of a peak, by an instrument or by that of the newest record.
 
     Args:
@@ -83,7 +83,7 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Qu
             return None
         return estimate_bytes(values, chosen)
 
-    return Quantity(name, estimate)
+    return SampledQuantity(name, estimate)
 
 
 def make_count(
@@ -91,7 +91,7 @@ def make_count(
     read: Callable[[Record], float | None],
     of_proof: bool = False,
     of_wrong: bool = False,
-) -> Quantity:
+) -> SampledQuantity:
     """Return the quantity of a count, which `read` finds in a record. See Quantity for the rest."""
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
@@ -105,17 +105,17 @@ def make_count(
             return None
         return Estimate(counts[-1], min(counts), max(counts))
 
-    return Quantity(name, estimate, of_proof=of_proof, of_wrong=of_wrong)
+    return SampledQuantity(name, estimate, of_proof=of_proof, of_wrong=of_wrong)
 
 
-def make_evidence(name: str) -> Quantity:
+def make_evidence(name: str) -> SampledQuantity:
     """Return the quantity of a count from the proof of a strategy's effect."""
     return make_count(
         name.replace("_", " "), lambda record: read_evidence(record, name), of_proof=True
     )
 
 
-def make_fullest_rank(name: str, part: str) -> Quantity:
+def make_fullest_rank(name: str, part: str) -> SampledQuantity:
     """Return the quantity of a part's bytes between two steps, in the rank with most of them."""
 
     def read(record: Record) -> int | None:
@@ -207,7 +207,7 @@ def read_refused(record: Record) -> int | None:
 PEAK = make_peak("peak")
 RESERVED = make_peak("peak reserved", "allocator.reserved")
 ADDED = make_peak("peak less what is alive between steps", without_live=True)
-TIME = Quantity("step time", lambda records: None)  # only compared within blocks
+TIME = SampledQuantity("step time", lambda records: None)  # only compared within blocks
 QUANTITIES = {
     "peak": PEAK,
     "plan": make_peak("peak by the compiler's plan", "compiler.plan"),
@@ -230,7 +230,7 @@ QUANTITIES = {
         "share of what is reserved that is free between blocks in use", read_fragments
     ),
     "fused": make_count("share of kernels that are fused", read_fused, of_proof=True),
-    "unused": Quantity("share of what is reserved that no tensor uses", estimate_unused),
+    "unused": SampledQuantity("share of what is reserved that no tensor uses", estimate_unused),
     "parameters of the fullest rank": make_fullest_rank(
         "bytes of parameters in the fullest rank", "parameters"
     ),
@@ -240,7 +240,7 @@ QUANTITIES = {
 }
 
 
-def find_quantity(name: str) -> Quantity:
+def find_quantity(name: str) -> SampledQuantity:
     """Return a quantity by name, of `QUANTITIES` or such as `evidence: kernels`.
 
     Raises KeyError.

@@ -17,7 +17,7 @@ from framebench.analysis.results import Results
 from framebench.analysis.selection import select_current, select_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.claims import plans
-from framebench.claims.needs import Device
+from framebench.claims.needs import DeviceKind
 from framebench.claims.plans import Plan
 from framebench.claims.probed_record import Probed
 from framebench.records.pins import find_pinned_version
@@ -236,7 +236,7 @@ def list_names_in(probed: Probed) -> set[str]:
     return {*probed.found, *probed.names}
 
 
-def get_device(origin: Provenance) -> Device:
+def get_device(origin: Provenance) -> DeviceKind:
     """Return on which kind of device a record was measured."""
     return "cpu" if origin.hardware.get("device", "cpu") == "cpu" else "gpu"
 

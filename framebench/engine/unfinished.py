@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from framebench.records import store
-from framebench.records.record import Part, Record
+from framebench.records.record import Record, RecordPart
 
 
-class UnfinishedRecord(Part):
+class UnfinishedRecord(RecordPart):
     """A record that may still lack its memory, and the environment that its variant has."""
 
     environment: str  # such as `torch-2.13.0`

@@ -7,10 +7,10 @@ from collections import Counter
 from pydantic import Field, model_validator
 
 from framebench.explain.account import Moment
-from framebench.records.record import CaseId, Part, check_release
+from framebench.records.record import CaseId, RecordPart, check_release
 
 
-class FullestMoment(Part):
+class FullestMoment(RecordPart):
     """The fullest moment of the step."""
 
     event: int
@@ -18,7 +18,7 @@ class FullestMoment(Part):
     phase: str
 
 
-class LayerMemory(Part):
+class LayerMemory(RecordPart):
     """The bytes alive at the peak of one kind, from one layer, made in one phase."""
 
     kind: str
@@ -29,7 +29,7 @@ class LayerMemory(Part):
     by: tuple[str, ...] = ()  # the operators that made it, the one with most bytes first
 
 
-class Explanation(Part):
+class Explanation(RecordPart):
     """One steady step's memory.
 
     The holders' bytes sum to the peak's, which is the timeline's highest point.

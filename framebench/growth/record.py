@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from framebench.records.record import Part
+from framebench.records.record import RecordPart
 
 
-class Leftover(Part):
+class Leftover(RecordPart):
     """The things of one kind and from one place that the watched steps left behind."""
 
     # of Python; of a tensor in PyTorch; of a program; of operations, for a backward pass
@@ -19,7 +19,7 @@ class Leftover(Part):
     note: str = ""  # what holds it
 
 
-class Growth(Part):
+class Growth(RecordPart):
     """Readings after each of some steps, and what some more steps left behind."""
 
     case: str

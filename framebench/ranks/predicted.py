@@ -9,7 +9,7 @@ from pydantic import ValidationError, model_validator
 
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.ranks.cases import explain_unpredictable_rank
-from framebench.records.record import CaseId, Part
+from framebench.records.record import CaseId, RecordPart
 from framebench.suite.case import Case
 
 WORKER = "framebench.ranks.predicted_worker"
@@ -20,7 +20,7 @@ class Unpredicted(Exception):
     """A case cannot be predicted; the message says why."""
 
 
-class Prediction(Part):
+class Prediction(RecordPart):
     """The peak of a steady step of the fullest rank, in bytes. The parts sum to it.
 
     `framebench predict CASE --ranks N --json` prints it.

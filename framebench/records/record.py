@@ -50,7 +50,7 @@ CaseId = Annotated[str, AfterValidator(check_case)]
 Release = Annotated[str, AfterValidator(check_release)]
 
 
-class Part(BaseModel):
+class RecordPart(BaseModel):
     """A part of a record.
 
     It cannot be changed, and has no unknown fields and no number that is not finite.
@@ -59,7 +59,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Turns(Part):
+class Turns(RecordPart):
     """The turns in which a record's steps were timed.
 
     A block's processes are alive at once on one core, and in each round every one of them makes a
@@ -79,7 +79,7 @@ class Turns(Part):
     reference_flop: float  # of that matmul
 
 
-class Rank(Part):
+class Rank(RecordPart):
     """The memory of one of the processes or devices that share a case, in bytes."""
 
     rank: Annotated[int, Field(ge=0)]
@@ -91,7 +91,7 @@ class Rank(Part):
     held: dict[str, Bytes]
 
 
-class Provenance(Part):
+class Provenance(RecordPart):
     """Where and how a record's numbers came about."""
 
     session: str
@@ -142,7 +142,7 @@ def is_size(value: object) -> bool:
     return type(value) is int and 0 <= value <= 2**60
 
 
-class Record(RecordBase, Part):
+class Record(RecordBase, RecordPart):
     """One case, measured once. Bytes are bytes, times are seconds."""
 
     schema_version: Literal[1] = 1
@@ -225,7 +225,7 @@ class Record(RecordBase, Part):
         return self.effect.evidence.get("activation_bytes") if self.effect else None
 
 
-class _Answer(Part):
+class _Answer(RecordPart):
     """A container of a result while it is read, which checks it as strictly as in a record."""
 
     result: Result

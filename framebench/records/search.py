@@ -6,14 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from framebench.records.record import Bytes, Duration, Part, Provenance
+from framebench.records.record import Bytes, Duration, Provenance, RecordPart
 from framebench.records.record_base import INSTRUMENTS, find_first
 
 MIB = 2**20
 Batch = Annotated[int, Field(ge=1)]
 
 
-class Probe(Part):
+class Probe(RecordPart):
     """Three steps with one batch in a fresh process. Bytes are bytes, times are seconds."""
 
     batch: Batch
@@ -43,7 +43,7 @@ class Probe(Part):
         return None if self.peak is None else self.peak + (self.kept_bytes or 0)
 
 
-class Fit(Part):
+class Fit(RecordPart):
     """The result for one framework and strategy: `largest` fits, the next batch does not."""
 
     schema_version: Literal[1] = 1

@@ -17,7 +17,7 @@ from framebench.analysis.frames import make_frame
 from framebench.analysis.rendering import Table, TableColumn, format_mib
 from framebench.cli.shared import err, say
 from framebench.explain.record import Explanation
-from framebench.records.record import Part, Record
+from framebench.records.record import Record, RecordPart
 from framebench.records.store import BadRecord, read_bytes
 from framebench.suite.counting import format_count
 from framebench.suite.user_file import Fault
@@ -34,7 +34,7 @@ COLUMNS = {
 }
 
 
-class StrategyPeak(Part):
+class StrategyPeak(RecordPart):
     """The peak of one strategy's steady step."""
 
     strategy: str
@@ -42,7 +42,7 @@ class StrategyPeak(Part):
     instrument: str
 
 
-class SavedPeaks(Part):
+class SavedPeaks(RecordPart):
     """The results of one `framebench try` that a later one is compared with."""
 
     format: Literal[1] = 1

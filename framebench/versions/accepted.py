@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError, field_validator
 
 from framebench.records.pins import REQUIREMENTS
-from framebench.records.record import Part
+from framebench.records.record import RecordPart
 from framebench.versions.judge import (
     QUANTITIES,
     REGRESSION,
@@ -25,7 +25,7 @@ class MalformedEntry(ValueError):
     """An entry of the file of accepted regressions cannot be read; the message says which."""
 
 
-class AcceptedRegression(Part):
+class AcceptedRegression(RecordPart):
     """A regression that somebody has looked at.
 
     `at_most` is the largest accepted ratio of change over base. If a `device` is given, the plans

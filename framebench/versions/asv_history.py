@@ -76,7 +76,7 @@ class NoHistoryError(Exception):
     """There is nothing to publish, or asv failed; the message says why."""
 
 
-class Release(NamedTuple):
+class TaggedRelease(NamedTuple):
     """A release of a framework, and the day that it is shown at."""
 
     released: date
@@ -109,7 +109,7 @@ class PlannedPeak(NamedTuple):
 
 def write(
     records: Iterable[Record], config_file: Path = CONFIG, plans: Iterable[PlannedPeak] = ()
-) -> list[Release]:
+) -> list[TaggedRelease]:
     """Write repository, results and benchmarks of a configuration. Return the releases.
 
     What was there is replaced. Raises NoHistoryError.
@@ -121,7 +121,7 @@ def write(
             "no case has peaks or times of two releases of a framework on one machine: framebench "
             "versions run"
         )
-    releases: list[Release] = []
+    releases: list[TaggedRelease] = []
     for framework, measured in history.groupby("framework")["version"]:
         releases += place_in_time(str(framework), set(measured))
     releases.sort(key=lambda release: (*release[:2], Version(release.version)))
@@ -231,7 +231,7 @@ def name_peak_metric(instrument: str | None) -> str:
     return "track_own_counter_peak" if instrument in OWN_COUNTERS else "track_peak_memory"
 
 
-def place_in_time(framework: str, measured: set[str]) -> list[Release]:
+def place_in_time(framework: str, measured: set[str]) -> list[TaggedRelease]:
     """Return a framework's releases from the oldest measured one to the newest, by version.
 
     Each has the day on which it appeared, but none an earlier one than an older version.
@@ -246,18 +246,18 @@ def place_in_time(framework: str, measured: set[str]) -> list[Release]:
     oldest = min(measured, key=Version)
     newest = max(measured, key=Version)
     versions = sorted({*days, *measured}, key=Version)
-    placed: list[Release] = []
+    placed: list[TaggedRelease] = []
     day = min(days.values(), default=date(2020, 1, 1))
     for version in versions[versions.index(oldest) : versions.index(newest) + 1]:
         if version in days:
             day = max(day, days[version])
         elif placed:
             day += timedelta(days=1)
-        placed.append(Release(day, framework, version, version in measured))
+        placed.append(TaggedRelease(day, framework, version, version in measured))
     return placed
 
 
-def write_repository(releases: list[Release], where: Path) -> dict[Release, str]:
+def write_repository(releases: list[TaggedRelease], where: Path) -> dict[TaggedRelease, str]:
     """Write a repository with a commit and a tag for each release. Return their hashes.
 
     The same releases give the same hashes: author and dates are fixed.
@@ -340,7 +340,7 @@ def select_present(values: list[str], measured: pd.Series) -> list[str]:
 
 def write_results(
     history: pd.DataFrame,
-    commits: dict[Release, str],
+    commits: dict[TaggedRelease, str],
     benchmarks: list[dict[str, Any]],
     folder: Path,
 ) -> None:

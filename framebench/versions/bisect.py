@@ -23,7 +23,7 @@ from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from framebench.versions.bisection_record import Bisection, Outcome, ReleaseResult
+from framebench.versions.bisection_record import Bisection, BisectionOutcome, ReleaseResult
 
 PROCESSES = 2  # of each release; the noise of a release is the difference between its processes
 
@@ -121,7 +121,7 @@ def bisect_releases(
     base, newest = search.get_result(low), search.get_result(high)
     changed = newest.changed(base, minimum)
     if not changed:
-        outcome: Outcome = "undecided" if changed is None else "no change"
+        outcome: BisectionOutcome = "undecided" if changed is None else "no change"
         answer = describe_unchanged(base, newest, changed, minimum)
         return conclude(outcome=outcome, answer=answer, tried=search.tried)
 

@@ -7,14 +7,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from framebench.records.record import Part, Release
+from framebench.records.record import RecordPart, Release
 
 # Equal work repeats to this share in fresh processes: a smaller difference is none, however calm
 # the processes were.
 FLOOR = 0.001
 
 
-class ReleaseResult(Part):
+class ReleaseResult(RecordPart):
     """The peaks of one release in bytes, one for each fresh process, or why it has no peak."""
 
     release: Release
@@ -59,10 +59,10 @@ class ReleaseResult(Part):
         return False if noise <= minimum else None
 
 
-Outcome = Literal["found", "one of several", "no change", "undecided", "not measured"]
+BisectionOutcome = Literal["found", "one of several", "no change", "undecided", "not measured"]
 
 
-class Bisection(Part):
+class Bisection(RecordPart):
     """The answer of a search for the release that changed a peak.
 
     `first` is the first release whose peak differs from that of the oldest one that runs. If
@@ -74,7 +74,7 @@ class Bisection(Part):
     quantity: Literal["peak"] = "peak"
     device: str | None = None  # the device of the plans; None: measured
     threshold: float
-    outcome: Outcome
+    outcome: BisectionOutcome
     answer: str
     first: str | None = None
     last_unchanged: str | None = None

@@ -207,7 +207,7 @@ def compare_(
         machine_blocks = rule.make_release_blocks(all_records)
         rows = rule.compare_versions(records, base, change, minimum, machine_blocks)
         regressions, accepted_regressions = split_regressions(rows, accepted)
-    except rule.NotMeasured as error:
+    except rule.ReleaseNotMeasured as error:
         fail(f"{error}{repeat_options(results)}", 2)
     except (Fault, rule.UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)

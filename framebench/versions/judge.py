@@ -68,7 +68,7 @@ class UnknownVersion(ValueError):
     """A version without records; the message lists the versions that have records."""
 
 
-class NotMeasured(UnknownVersion):
+class ReleaseNotMeasured(UnknownVersion):
     """A release that has to be measured first; the message ends with the command for that."""
 
 
@@ -212,7 +212,7 @@ def select_version(records: Sequence[Record], text: str) -> dict[tuple[str, str]
         releases = sorted({name_release(record) for record in records})
         machines = sorted({record.provenance.machine for record in records})
         framework, _ = parse_release(text)
-        raise NotMeasured(
+        raise ReleaseNotMeasured(
             f"no records of {text} (machine {', '.join(machines) or 'none'}); there are: "
             f"{', '.join(releases) or 'none'}; framebench versions run --framework {framework}"
         )
@@ -231,7 +231,7 @@ def has_both(records: Iterable[Record], base: str, change: str) -> bool:
 
 def explain_no_machine(
     records: Iterable[Record], base: str, change: str, other_way: str = ""
-) -> NotMeasured:
+) -> ReleaseNotMeasured:
     """Return the error that no machine has measured both releases, with the machines of each.
 
     `other_way` stands before the command that measures them.
@@ -244,7 +244,7 @@ def explain_no_machine(
     sides = []
     for release, names in machines.items():
         sides.append(f"{release} by {', '.join(sorted(names)) or 'none'}")
-    return NotMeasured(
+    return ReleaseNotMeasured(
         f"no machine has measured both: {', '.join(sides)}; {other_way}{suggest_run(base, change)}"
     )
 

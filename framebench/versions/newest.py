@@ -32,10 +32,12 @@ from framebench.versions.table import FOLDED, count_verdicts
 
 FOLDER = "newest"  # below the results
 FAILED = ("crashed", "timeout", "wrong", "oom")
-Outcome = Literal["current", "same", "regression", "broken", "cannot be installed", "undecided"]
+NewestOutcome = Literal[
+    "current", "same", "regression", "broken", "cannot be installed", "undecided"
+]
 # A framework's outcome is the first of these that is true; the command's exit code is that of the
 # worst framework.
-EXIT_CODES: dict[Outcome, int] = {
+EXIT_CODES: dict[NewestOutcome, int] = {
     "cannot be installed": 1,
     "broken": 1,
     "regression": 1,
@@ -89,7 +91,7 @@ class NewestVerdict:
     """The verdict on one framework's newest release, and the rows that it rests on."""
 
     pair: ReleasePair
-    outcome: Outcome
+    outcome: NewestOutcome
     answer: str
     rows: tuple[QuantityComparison, ...] = ()
     new_regressions: tuple[QuantityComparison, ...] = ()
@@ -213,7 +215,7 @@ def judge_newest(
         rows = compare_versions([*pinned, *newest], *pair.releases, threshold)
     new_regressions, known_regressions = split_regressions(rows, accepted)
     broken = find_failed_cases(newest) - find_failed_cases(pinned)
-    outcome: Outcome
+    outcome: NewestOutcome
     if broken:
         outcome = "broken"
         answer = f"failed under the newest release alone: {', '.join(sorted(broken))}"

@@ -17,7 +17,7 @@ TITLE = "Releases that can be compared"
 Places = dict[str, set[str]]  # the cases by machine or device
 
 
-class Release(NamedTuple):
+class RecordedRelease(NamedTuple):
     """A version of a framework."""
 
     framework: str
@@ -29,15 +29,15 @@ def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Plann
 
     Only cases with a peak count: `records` may have failed, and `predictions` be refused.
     """
-    machines: dict[Release, Places] = defaultdict(lambda: defaultdict(set))
+    machines: dict[RecordedRelease, Places] = defaultdict(lambda: defaultdict(set))
     for record in records:
         if record.status == "ok" and record.framework_version and record.peaks:
-            release = Release(record.parsed.framework, record.framework_version)
+            release = RecordedRelease(record.parsed.framework, record.framework_version)
             machines[release][record.provenance.machine].add(record.case)
-    devices: dict[Release, Places] = defaultdict(lambda: defaultdict(set))
+    devices: dict[RecordedRelease, Places] = defaultdict(lambda: defaultdict(set))
     for prediction in predictions:
         if prediction.peak_bytes is not None:
-            release = Release(prediction.framework, prediction.framework_version)
+            release = RecordedRelease(prediction.framework, prediction.framework_version)
             devices[release][prediction.device].add(prediction.case)
     rows = []
     for framework in FRAMEWORKS:

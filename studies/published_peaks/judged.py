@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
-from framebench.records.record import Bytes, Moment, Part
+from framebench.records.record import Bytes, Moment, RecordPart
 from studies.published_peaks.programs import Program
 from studies.published_peaks.rows import Row
 
@@ -23,7 +23,7 @@ FOLDER = "predicted"
 WORKER = "studies.published_peaks.torch_worker"
 
 
-class Judged(Part):
+class Judged(RecordPart):
     """Peaks of the whole run on the simulated card, by counter; or why there are none."""
 
     schema_version: Literal[1] = 1

@@ -21,7 +21,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.versions import asv_history as history
 from framebench.versions.accepted import AcceptedRegression
-from framebench.versions.asv_history import PlannedPeak, Regression, Release
+from framebench.versions.asv_history import PlannedPeak, Regression, TaggedRelease
 from framebench.versions.judge import STATUS
 from tests import fake_records
 from tests.discovery import list_benchmarks
@@ -246,7 +246,7 @@ def test_a_release_never_comes_before_an_older_version():
     days = [release.released for release in placed]
     assert versions == ["0.8.2", "0.8.3", "0.9.0", "0.9.0.1", "0.9.1", "0.9.2", "0.9.9"]
     assert days == sorted(days)
-    assert placed[0] == Release(date(2025, 12, 18), "jax", "0.8.2")
+    assert placed[0] == TaggedRelease(date(2025, 12, 18), "jax", "0.8.2")
     assert [release.version for release in placed if release.is_measured] == ["0.8.2", "0.9.9"]
 
 

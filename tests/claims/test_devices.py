@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from framebench.claims.devices import UnknownDevice, describe_for_device, find_device
+from framebench.claims.devices import describe_for_device, find_device
 from framebench.claims.ledger import Entry
 from framebench.claims.show import FEW_LINES, make_answer, make_detail, make_list
+from framebench.devices.catalog import UnknownDevice
 from tests.claims.claim_records import add_both, judge_claim, make_claim
 
 

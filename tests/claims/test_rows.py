@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from framebench.claims.claim import Claim
-from framebench.claims.measures import OfCases, OfProgram, Planned, Ref, is_ratio, read_ref
+from framebench.claims.measures import OfCases, OfProgram, PlannedRatio, Ref, is_ratio, read_ref
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rows import BYTES, FOLDER, SECONDS, make_measurements, read_source
 from framebench.claims.samples import TIME
@@ -156,7 +156,7 @@ def test_the_smallest_gain_that_matters_is_a_documented_one(claim):
         target, measure = measurement.target, measurement.measure
         if isinstance(measure, OfCases) and measure.quantity is TIME:
             allowed = {SECONDS}
-        elif is_ratio(measure) or isinstance(measure, Planned) or measure.form == "change":
+        elif is_ratio(measure) or isinstance(measure, PlannedRatio) or measure.form == "change":
             allowed = {BYTES} if target.null == 1.0 else {0.0}
         elif isinstance(measure, OfCases) and measure.kind == "bend":
             allowed = {BYTES}

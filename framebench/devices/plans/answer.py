@@ -25,7 +25,7 @@ STEP_KIND = "kind of step"
 # refused: the compiler says that it cannot fit. not planned: nothing can tell, and trying again
 # gives the same answer. failed: what was not foreseen, or ran out of time; tried again when asked
 # for again
-Outcome = Literal["planned", "refused", "not planned", "failed"]
+PlanOutcome = Literal["planned", "refused", "not planned", "failed"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LineBuffers:
 class PlannerAnswer:
     """Fields of `planned.Planned`, which says what they mean, and of its origin."""
 
-    outcome: Outcome
+    outcome: PlanOutcome
     reason: str | None = None
     needs_bytes: int | None = None
     peak_bytes: int | None = None

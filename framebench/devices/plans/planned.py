@@ -15,10 +15,10 @@ from framebench.devices.plans.answer import (
     NOT_ASKED,
     STEP_KIND,
     LineBuffers,
-    Outcome,
+    PlanOutcome,
 )
 from framebench.models.spec import UnknownName
-from framebench.records.record import Bytes, Moment, Part
+from framebench.records.record import Bytes, Moment, RecordPart
 from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
 
@@ -27,7 +27,7 @@ from framebench.suite.case import Case
 Source = Literal["compiler.plan", "allocator.simulated"]
 
 
-class PredictionOrigin(Part):
+class PredictionOrigin(RecordPart):
     """The origin of a prediction."""
 
     planned_at: Moment
@@ -41,7 +41,7 @@ class PredictionOrigin(Part):
     wall_s: float  # seconds of planning, on whatever machine did it
 
 
-class Planned(Part):
+class Planned(RecordPart):
     """One case on one device. Never measured: it shares no column with what was."""
 
     schema_version: Literal[1] = 1
@@ -50,7 +50,7 @@ class Planned(Part):
     framework: str
     framework_version: str
     source: Source | None  # None if nothing can tell
-    outcome: Outcome
+    outcome: PlanOutcome
     reason: str | None = None  # unless it was planned
     needs_bytes: Bytes | None = None  # of what was refused, where the compiler tells
     peak_bytes: Bytes | None = None  # compiler.plan: the whole plan; allocator.simulated: reserved

@@ -53,7 +53,7 @@ WHY_NOT_JITTOR = (
     "Jittor decides what it allocates while it runs, and has no mode that runs without a device; "
     "on a CPU its own allocator's peak tells what its tensors take"
 )
-Listener = Callable[[Planned], None]
+PlanListener = Callable[[Planned], None]
 
 
 def select_cases(selector: str) -> list[Case]:
@@ -143,7 +143,7 @@ def plan_all(
     device: Device,
     results: Path,
     say: Say,
-    listener: Listener | None = None,
+    listener: PlanListener | None = None,
     again: bool = False,
     version: str | None = None,
     environment: Environment | None = None,

@@ -29,7 +29,7 @@ BLOCKS, STEPS, STATE = 10, 1000, (30000, 100)  # jax 27748
 LAYERS, TOKENS, EXPERTS, WIDTH, HIDDEN = 3, 32768, 64, 1024, 512  # marin 5394; tokens of one device
 WHOLE, SPLIT = PartitionSpec(), PartitionSpec("devices")
 Lowered = Any  # the result of `jax.jit(...).lower`
-Variant = tuple[str, Callable[[], Lowered]]
+ReportedVariant = tuple[str, Callable[[], Lowered]]
 
 
 def make_shape(
@@ -64,7 +64,7 @@ def sum_scanned_blocks(block: Callable[[Array, Array], Array], scale: Array, x: 
     return lax.scan(lambda c, _: (block(c, scale), None), x, None, BLOCKS)[0].sum()
 
 
-def list_scans(device: Device) -> Iterator[Variant]:
+def list_scans(device: Device) -> Iterator[ReportedVariant]:
     """Yield the variants of JAX issue 27748: a long scan in blocks that are recomputed or not."""
     here = jax_target.make_devices(device, 1)
     scale = make_shape(here, (), jnp.float32, WHOLE)
@@ -84,7 +84,7 @@ def layer(x: Array, first: Array, second: Array, groups: Array) -> Array:
     return x + lax.ragged_dot(jax.nn.silu(lax.ragged_dot(x, first, groups)), second, groups)
 
 
-def list_experts(device: Device) -> Iterator[Variant]:
+def list_experts(device: Device) -> Iterator[ReportedVariant]:
     """Yield variants of marin 5394: the gradient of layers of experts, on one and two devices."""
     for count in (1, 2):
         devices = jax_target.make_devices(device, count)

@@ -15,7 +15,7 @@ from framebench.devices.plans.process import WITHOUT_DEVICE
 from framebench.devices.plans.version import PLANNER_VERSION
 from framebench.engine.environments import Environment, ask_module
 from framebench.records import provenance
-from framebench.records.record import Bytes, Moment, Part, Release
+from framebench.records.record import Bytes, Moment, RecordPart, Release
 from framebench.records.store import read_models, write_atomically
 
 FOLDER = Path("planned_reports")
@@ -28,7 +28,7 @@ REPORTED = {  # each report in a few words
 }
 
 
-class Program(Part):
+class Program(RecordPart):
     """The plan of one variant on one device, or why there is none."""
 
     arguments: Bytes | None = None
@@ -38,7 +38,7 @@ class Program(Part):
     reason: str | None = None
 
 
-class Reported(Part):
+class Reported(RecordPart):
     """One release on one device."""
 
     schema_version: int = 1

@@ -56,7 +56,7 @@ def predict_needs(monkeypatch) -> Predict:
             device: Device,
             results: Path,
             say: Callable[[str], None],
-            listener: planning.Listener,
+            listener: planning.PlanListener,
             *_: Any,
             **__: Any,
         ) -> list[Planned]:
