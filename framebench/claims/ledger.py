@@ -105,14 +105,16 @@ def make_ledger(
 ) -> list[Entry]:
     """Return every claim, or those named, as measured on a machine.
 
-    For a machine without a GPU, what the GPUs of other machines have measured is added. `shared`
-    saves a second reading of the same results folder. Raises UnknownClaim.
+    What a GPU has measured at full size is added: that of the machine, or those of other machines
+    if it has none. `shared` saves a second reading of the same results folder. Raises UnknownClaim.
     """
     shared = shared or SharedResults(results.root)
     here = MachineResults(results, machine, shared)
     # numbers of two GPUs are never put into one ledger
     gpus = []
-    if size == DEFAULT_SIZE and here.is_cpu_only:
+    if size == DEFAULT_SIZE and not here.is_cpu_only:
+        gpus.append(here)
+    elif size == DEFAULT_SIZE:
         for name in results.machines:
             if name == machine or not has_gpu(results, name):
                 continue
@@ -179,12 +181,12 @@ def has_gpu(results: Results, machine: str) -> bool:
 def make_entry(
     claim: Claim, machine: MachineResults, size: str, gpus: Sequence[MachineResults] = ()
 ) -> Entry:
-    """Return a claim as measured on a machine, and on other machines with a GPU."""
+    """Return a claim as measured on a machine, and at full size by `gpus`."""
     own_lines = []
     for measurement in claim.measurements:
         if applies(measurement, size):
             own_lines.append(make_line(claim, measurement, machine, size))
-    lines = let_gpus_decide(add_gpu_lines(claim, own_lines, gpus))
+    lines = let_gpus_decide(add_gpu_lines(claim, own_lines, gpus, machine.machine))
     verdict = judge_claim(claim, machine, lines)
     numbers = wording.with_numbers(lines)
     alike = wording.select_alike(verdict, numbers)

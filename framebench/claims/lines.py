@@ -32,7 +32,7 @@ from framebench.claims.rule import (
 from framebench.claims.store import MachineResults, get_device
 from framebench.records.record import Provenance
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import FULL_SIZE, Case
+from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case
 
 TABLE_INSTRUMENT = "host.rss"  # reads the peaks that tables compare on a CPU
 PLACE = re.compile(rf"\w+/({'|'.join(FRAMEWORKS)})\b")
@@ -263,18 +263,25 @@ def let_gpus_decide(lines: Sequence[Line]) -> list[Line]:
         return list(lines)
     changed = []
     for line in lines:
-        if line.decides and line.device == "cpu":
+        if line.decides and (line.device == "cpu" or is_left_to_cpus(line)):
             line = replace(line, decides=False, set_aside=True)
         changed.append(line)
     return changed
 
 
+def is_left_to_cpus(line: Line) -> bool:
+    """Return whether a line compares small cases, which a machine with a GPU has not measured."""
+    is_small = any(case.endswith(f"/{DEFAULT_SIZE}") for case in line.cases)
+    return is_small and not line.planned and line.value is None
+
+
 def add_gpu_lines(
-    claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineResults]
+    claim: Claim, lines: Sequence[Line], gpus: Iterable[MachineResults], here: str
 ) -> list[Line]:
     """Return the lines, followed by those that machines with a GPU have measured at full size.
 
-    A plan of cases that a GPU has measured no longer decides, whatever its batch.
+    A plan of cases that a GPU has measured no longer decides, whatever its batch. `here` is the
+    machine of the ledger, which may itself be one of those with a GPU.
     """
     measured = []
     for gpu in gpus:
@@ -283,9 +290,11 @@ def add_gpu_lines(
                 continue
             line = make_line(claim, measurement, gpu, FULL_SIZE)
             if line.value is not None:
-                name = f"{line.name}, {gpu.machine}"
-                line = replace(line, name=name, id=f"{claim.name}/{name}")
-                measured.append(replace(line, other_machine=gpu.machine))
+                if gpu.machine != here:
+                    name = f"{line.name}, {gpu.machine}"
+                    line = replace(line, name=name, id=f"{claim.name}/{name}")
+                    line = replace(line, other_machine=gpu.machine)
+                measured.append(line)
     # a prediction is worth less than what it predicts
     replaced = {list_compared(line) for line in measured if line.decides}
     own = []

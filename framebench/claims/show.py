@@ -175,8 +175,9 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
         says = shorten(entry.says, SAYS, placeholder=" ...")
         rows.append((entry.name, says, entry.measured, entry.planned, entry.judged))
     caption = (
-        "Measured and planned are medians of the comparisons that decide, or the lowest and the "
-        "highest where they disagree (mixed). One claim with its comparisons and what to do: "
+        "Measured and planned are medians of the comparisons that decide, with the range of their "
+        "intervals, or the lowest and the highest where they disagree (mixed). One claim with its "
+        "comparisons and what to do: "
         f"`framebench claims '{entries[0].name}'{options}`."
     )
     head, shown = drop_empty_plans(HEAD_OF_LIST, rows)
@@ -197,8 +198,7 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
     `framebench claims` alone.
     """
     lines = let_device_decide([line for line in entry.lines if line.value is not None], device)
-    # first the lines behind the verdict, then a GPU's before a CPU's
-    lines.sort(key=lambda line: (not line.counts, not line.set_aside, line.device == "cpu"))
+    lines.sort(key=rank_line)
     rows = []
     for line in lines[:FEW_LINES]:
         *cells, _records = make_line_row(line)
@@ -215,6 +215,14 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
         shown,
         machine=", ".join(list_machines([entry])),
     )
+
+
+def rank_line(line: Line) -> tuple[bool, ...]:
+    """Return what lines are sorted by: first those behind the verdict, then those of a GPU.
+
+    Of these, measured ones come before planned ones.
+    """
+    return (not line.counts, not line.set_aside, line.device == "cpu", line.planned)
 
 
 def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:

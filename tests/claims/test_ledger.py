@@ -17,7 +17,7 @@ from framebench.claims.ledger import is_measured, make_ledger
 from framebench.claims.lines import add_gpu_lines, make_line
 from framebench.claims.needs import Needs
 from framebench.claims.registry import REGISTRY
-from framebench.claims.show import describe_cases
+from framebench.claims.show import describe_cases, list_machines
 from framebench.claims.store import MachineResults
 from framebench.claims.wording import NO_ADVICE
 from framebench.models import spec
@@ -465,12 +465,24 @@ def test_a_gpus_measurement_replaces_the_plan_of_the_same_two_cases(results):
         make_line(claim, compile_plan, here, "cpu"),
         make_line(claim, checkpoint_plan, here, "cpu"),
     ]
-    replaced, planned, measured = add_gpu_lines(claim, planned_lines, [with_a_gpu])
+    replaced, planned, measured = add_gpu_lines(claim, planned_lines, [with_a_gpu], "nowhere")
 
     assert (replaced.value, replaced.decides) == (0.1, False)
     assert (planned.value, planned.decides) == (0.5, True)
     assert (measured.value, measured.decides) == (1.3, True)
     assert measured.name == "transformer/torch b4/full, m"
+
+
+def test_a_machine_with_a_gpu_is_judged_by_its_own_measurements(results):
+    """It lacks the small cases that a CPU measures, which decide where there is no GPU."""
+    for strategy, peak in (("fp32", 100), ("amp_fp16", 60)):
+        case = f"resnet50/torch/train/{strategy}/b64/full"
+        add_record(results, case, peak, origin={"hardware": GPU})
+    (entry,) = make_ledger(Results(results), "m", ids=["B1 memory"])
+    deciding = [line for line in entry.lines if line.decides]
+    assert entry.verdict == "confirmed"
+    assert [line.value for line in deciding] == [0.6]
+    assert list_machines([entry]) == ["m"]
 
 
 def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results):
