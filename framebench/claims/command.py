@@ -11,8 +11,8 @@ from framebench.cli.shared import (
     MOST_S,
     READ,
     AsJson,
-    Machine,
-    Results,
+    MachineOption,
+    ResultsOption,
     app,
     echo,
     end_command,
@@ -29,7 +29,7 @@ from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.sequences import group_by
 
 if TYPE_CHECKING:  # the command's options are shown without what reads records
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
     from framebench.claims.claim import Claim
     from framebench.claims.ledger import Entry
 
@@ -46,7 +46,7 @@ def claims(
         bool,
         typer.Option("--run", help="Measure on this machine what is missing for these claims."),
     ] = False,
-    machine: Machine = None,
+    machine: MachineOption = None,
     size: Annotated[
         str, typer.Option(help="Size of the cases: tiny to try things out, full for a GPU.")
     ] = DEFAULT_SIZE,
@@ -68,7 +68,7 @@ def claims(
     everything: Annotated[
         bool, typer.Option("--all", help="Every comparison behind a claim, and the remarks.")
     ] = False,
-    results: Results = provenance.READABLE,
+    results: ResultsOption = provenance.READABLE,
     as_json: AsJson = False,
 ) -> None:
     """What articles claim and users report about memory, what was measured, and the verdict.
@@ -76,7 +76,7 @@ def claims(
     One claim is shown with the comparisons behind it; what words find is shown with the best claim
     first, and the others as a list.
     """
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
     from framebench.claims import ledger
 
     queries = ids or []
@@ -93,7 +93,7 @@ def claims(
         if results == provenance.PUBLISHED:  # into an installed package nothing is written
             results = provenance.ROOT / "results"
         failed = measure_missing(chosen, size, blocks, Options(time_limit_s=time_limit), results)
-    folder = Folder(results)  # read after measuring
+    folder = Results(results)  # read after measuring
     if run and machine is None and shows_this_machine(folder):
         entries = ledger.make_ledger(folder, provenance.read_machine_name(), size, queries)
     else:
@@ -112,7 +112,7 @@ def claims(
     end_command(succeeded=not failed)
 
 
-def shows_this_machine(folder: Folder) -> bool:
+def shows_this_machine(folder: Results) -> bool:
     """Return whether the ledger after `--run` is this machine's.
 
     It is another machine's where nothing could be measured here, and another has measured.

@@ -16,10 +16,10 @@ from framebench.cli.shared import (
     ALL,
     READ,
     AsJson,
-    Machine,
+    MachineOption,
     Machines,
-    Profile,
-    Results,
+    ProfileOption,
+    ResultsOption,
     Selectors,
     app,
     choose_cases,
@@ -42,7 +42,7 @@ from framebench.suite.sequences import drop_duplicates, group_by
 
 if TYPE_CHECKING:
     from framebench.analysis.rendering import Table
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
 
 MATRIX_COLUMNS = 120  # of the terminal that the support matrix takes with its reasons
 BY_MACHINE_HELP = "Show peaks and step times side by side, a column for each machine."
@@ -53,7 +53,7 @@ STRATEGIES_HELP = "What each framework has, and why not: of all cases, or of tho
 def list_(
     selectors: Selectors = None,
     strategies: Annotated[bool, typer.Option("--strategies", help=STRATEGIES_HELP)] = False,
-    profile: Profile = None,
+    profile: ProfileOption = None,
     as_json: AsJson = False,
 ) -> None:
     """List cases, or with --strategies what a framework has and why it lacks the rest.
@@ -167,16 +167,16 @@ def fold_batches(cases: Sequence[Case], width: int) -> Iterator[str]:
 @app.command(rich_help_panel=READ)
 def show(
     selectors: Selectors = None,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     machine: Machines = None,
     by_machine: Annotated[bool, typer.Option("--by-machine", help=BY_MACHINE_HELP)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the current record of each case, as lines or as JSON."""
     from framebench.analysis.frames import make_rows
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
 
-    folder = Folder(results)
+    folder = Results(results)
     if by_machine and machine is None:
         machine = ALL
     machines, records = find_records(folder, machine, selectors)
@@ -201,7 +201,7 @@ def show(
 
 
 def find_records(
-    folder: Folder, machine: str | None, selectors: list[str] | None
+    folder: Results, machine: str | None, selectors: list[str] | None
 ) -> tuple[list[str], list[Record]]:
     """Return the machines that a command reads, and their records of the cases that are named.
 
@@ -250,7 +250,7 @@ def count_cases(records: Iterable[Record]) -> dict[str, CaseCount]:
     return counts
 
 
-def choose_answering(folder: Folder, counts: Mapping[str, CaseCount]) -> Callable[[str], bool]:
+def choose_answering(folder: Results, counts: Mapping[str, CaseCount]) -> Callable[[str], bool]:
     """Return the condition under which a machine answers a question about some cases.
 
     This machine, and one with this processor, answer if they have any of the cases. Of the others
@@ -299,7 +299,7 @@ def print_records(records: list[Record], with_machine: bool) -> None:
 
 
 @app.command(rich_help_panel=READ)
-def answer(results: Results = provenance.READABLE, machine: Machine = None) -> None:
+def answer(results: ResultsOption = provenance.READABLE, machine: MachineOption = None) -> None:
     """One table: what training needs in each framework, which strategy saves most memory, and at
     what price.
 
@@ -307,9 +307,9 @@ def answer(results: Results = provenance.READABLE, machine: Machine = None) -> N
     causes.
     """
     from framebench.analysis.reports import answer as report
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
 
-    folder = Folder(results)
+    folder = Results(results)
     others = {}  # machines whose times are taken where the answer lacks one
     if machine is None:
         others = {name: folder.table(name) for name in folder.machines}

@@ -13,7 +13,7 @@ from framebench.cli.shared import (
     ALL,
     READ,
     Machines,
-    Results,
+    ResultsOption,
     Selectors,
     app,
     check_file_option,
@@ -34,7 +34,7 @@ from framebench.suite.counting import format_count
 
 if TYPE_CHECKING:
     from framebench.analysis.rendering import Table
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
 
 SITE = Path("site")
 FIGURES = provenance.ROOT / "docs" / "figures"
@@ -63,7 +63,7 @@ DEVICE_HELP = "Print the predictions that are kept for a device that is not here
 @app.command(rich_help_panel=READ)
 def report(
     selectors: Selectors = None,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     machine: Machines = None,
     html: Annotated[
         bool, typer.Option("--html", help="Write a site, by default to site/.")
@@ -81,7 +81,7 @@ def report(
     Without cases: print a summary, and with --to DIR write all tables to DIR/MACHINE.md. Options
     make a site, figures or notebooks instead.
     """
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
 
     kinds = [name for name in (html, figures, notebooks) if name]
     if len(kinds) > 1:
@@ -102,7 +102,7 @@ def report(
     # files that are committed to the repository show only committed records
     goes_into_repository = docs or ((figures or notebooks) and not to)
     only_committed = machine is None and bool(goes_into_repository)
-    folder = Folder.committed(results) if only_committed else Folder(results)
+    folder = Results.committed(results) if only_committed else Results(results)
     if notebooks or figures:
         # published files show the machine with the most records, on whatever machine they are made
         is_published = to is None
@@ -127,7 +127,7 @@ def report(
     write_tables(records, folder, whole_machines, docs or [], to)
 
 
-def add_baselines(records: list[Record], folder: Folder) -> list[Record]:
+def add_baselines(records: list[Record], folder: Results) -> list[Record]:
     """Return the records, and those of the baselines that their ratios are to, on their machines.
 
     Says which baseline has no record: a case then has no ratio.
@@ -172,7 +172,7 @@ def print_predictions(device: str, results: Path) -> None:
 
 def write_tables(
     records: list[Record],
-    folder: Folder,
+    folder: Results,
     machines: list[str],
     documents: list[Path],
     to: Path | None,
@@ -206,7 +206,7 @@ def write_tables(
 
 def fill_documents(
     documents: list[Path],
-    folder: Folder,
+    folder: Results,
     tables: list[Table] | None,
 ) -> None:
     """Fill in the tables of the documents.
@@ -226,7 +226,7 @@ def fill_documents(
             fail(f"{document}: no text in UTF-8 ({error.reason}); name a Markdown file", 2)
 
 
-def print_summary(folder: Folder, machine: str) -> None:
+def print_summary(folder: Results, machine: str) -> None:
     """Print the answer for a machine, and the selectors of all tables."""
     from framebench.analysis.reports.answer import make_answer
     from framebench.analysis.tables import make_index
@@ -236,7 +236,7 @@ def print_summary(folder: Folder, machine: str) -> None:
         table.terminal(out)
 
 
-def write_site(records: list[Record], folder: Folder, target: Path) -> None:
+def write_site(records: list[Record], folder: Results, target: Path) -> None:
     """Write these records as pages that need neither network nor server."""
     from framebench.publish.site.build import build
 
@@ -248,7 +248,7 @@ def write_site(records: list[Record], folder: Folder, target: Path) -> None:
     say(f"{len(pages)} pages; open {target / 'index.html'}")
 
 
-def write_figures(name: str, folder: Folder, machine: str, target: Path) -> None:
+def write_figures(name: str, folder: Results, machine: str, target: Path) -> None:
     """Write the figures of that name, or all, that one machine's records can fill."""
     from framebench.publish.figures import save
 

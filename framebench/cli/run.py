@@ -20,8 +20,8 @@ from framebench.cli.measuring import (
 from framebench.cli.shared import (
     MEASURE,
     Env,
-    Profile,
-    Results,
+    ProfileOption,
+    ResultsOption,
     Selectors,
     app,
     choose_cases,
@@ -46,8 +46,8 @@ SLURM_HELP = "An option of sbatch, such as partition=cpu. Time is in minutes."
 @app.command(rich_help_panel=MEASURE)
 def run(
     selectors: Selectors = None,
-    profile: Profile = None,
-    results: Results = runner.RESULTS,
+    profile: ProfileOption = None,
+    results: ResultsOption = runner.RESULTS,
     blocks: Blocks = 1,
     rounds: Turns = runner.Options.rounds,
     threads: Threads = 1,

@@ -30,7 +30,7 @@ from framebench.suite.selectors import refuse_file, select, split_selector
 from framebench.suite.sequences import drop_duplicates
 
 if TYPE_CHECKING:
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
 
 
 class SafeConsole(Console):
@@ -86,12 +86,12 @@ BROKEN = ("crashed", "timeout", "wrong")
 CASES = "Such as transformer/torch/train/fp32/b4/cpu. Parts may be globs, {a,b}, or left out."
 Selectors = Annotated[list[str] | None, typer.Argument(metavar="CASES", help=CASES)]
 SUMMARIES = "; ".join(f"{name}: {profile.summary}" for name, profile in profiles.PROFILES.items())
-Profile = Annotated[
+ProfileOption = Annotated[
     str | None, typer.Option(help=f"{SUMMARIES}. By default $FRAMEBENCH_PROFILE, or quick")
 ]
 Rounds = Annotated[int, typer.Option(min=1, help="Rounds per block. Below 3, times are discarded.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Results = Annotated[Path, typer.Option(file_okay=False, help="Folder of the records.")]
+ResultsOption = Annotated[Path, typer.Option(file_okay=False, help="Folder of the records.")]
 ENV_HELP = (
     "`installed` (this interpreter), or the path of a Python. Default: the pinned environments."
 )
@@ -123,7 +123,7 @@ def check_machine(machine: str | None) -> str | None:
         raise typer.BadParameter(str(error)) from None
 
 
-Machine = Annotated[str | None, typer.Option(callback=check_machine, help=WHOSE)]
+MachineOption = Annotated[str | None, typer.Option(callback=check_machine, help=WHOSE)]
 Machines = Annotated[
     str | None,
     typer.Option(callback=check_machine, help=f"{WHOSE} `{ALL}`: every machine's."),
@@ -367,7 +367,7 @@ def report_failures(statuses: list[str], what: str = "cases") -> bool:
 
 
 def find_machine(
-    folder: Folder,
+    folder: Results,
     named: str | None,
     answers: Callable[[str], bool] = lambda name: True,
     by_processor: bool = True,
@@ -402,7 +402,7 @@ def find_machine(
 
 
 def find_machines(
-    folder: Folder,
+    folder: Results,
     named: str | None,
     answers: Callable[[str], bool] = lambda name: True,
 ) -> list[str]:
@@ -416,7 +416,7 @@ def find_machines(
 
 
 def find_answering_machines(
-    folder: Folder,
+    folder: Results,
     named: str | None,
     count_answers: Callable[[str], tuple[int, ...]] = lambda name: (1,),
     limit: int | None = None,

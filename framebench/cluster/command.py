@@ -17,8 +17,8 @@ from framebench.cli.shared import (
     MACHINES,
     AsJson,
     Env,
-    Profile,
-    Results,
+    ProfileOption,
+    ResultsOption,
     Selectors,
     app,
     check_writable,
@@ -42,8 +42,8 @@ from framebench.suite.sequences import drop_duplicates
 @app.command(rich_help_panel=MACHINES)
 def plan(
     selectors: Selectors = None,
-    profile: Profile = None,
-    results: Results = runner.RESULTS,
+    profile: ProfileOption = None,
+    results: ResultsOption = runner.RESULTS,
     blocks: Blocks = 1,
     rounds: Turns = runner.Options.rounds,
     threads: Threads = 1,

@@ -11,7 +11,7 @@ from framebench.cli.shared import (
     MEASURE,
     AsJson,
     Env,
-    Results,
+    ResultsOption,
     Rounds,
     app,
     echo,
@@ -36,7 +36,7 @@ def compare_(
     ],
     blocks: Annotated[int, typer.Option(min=1, help="Number of blocks.")] = measure.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing workers to one core.")] = 1,
     env: Env = None,
     as_json: AsJson = False,
@@ -49,7 +49,7 @@ def compare_(
     """
     from framebench.analysis.blocks import Blocks
     from framebench.analysis.reports import verdicts
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
 
     pair = selectors.parse(base), selectors.parse(change)
     for case in pair:
@@ -89,7 +89,7 @@ def compare_(
     change_records = [measured_round.change for measured_round in measured_rounds]
     # intervals rest on all blocks of the machine, not on these alone
     machine = base_records[0].provenance.machine
-    machine_blocks = Blocks(Folder(results).get_records(machine))
+    machine_blocks = Blocks(Results(results).get_records(machine))
     if as_json:
         echo(json.dumps(verdicts.make_report(base_records, change_records, machine_blocks)))
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import BUDGET, AsJson, Results, app, echo, fail, out
+from framebench.cli.shared import BUDGET, AsJson, ResultsOption, app, echo, fail, out
 from framebench.devices.catalog import BY_NAME, DEVICES
 from framebench.records import provenance
 
@@ -18,7 +18,7 @@ def devices(
     name: Annotated[
         str, typer.Argument(help="Part of a name or title, such as a100 or 40gb. Default: all.")
     ] = "",
-    results: Results = provenance.READABLE,
+    results: ResultsOption = provenance.READABLE,
     as_json: AsJson = False,
 ) -> None:
     """List the devices that `--device` takes, and how many predictions are cached for each.

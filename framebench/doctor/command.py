@@ -10,7 +10,7 @@ import typer
 from framebench.cli.shared import (
     UPKEEP,
     AsJson,
-    Results,
+    ResultsOption,
     app,
     echo,
     end_command,
@@ -24,7 +24,7 @@ from framebench.engine import runner
 @app.command(rich_help_panel=UPKEEP)
 def doctor(
     as_json: AsJson = False,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     calibrate: Annotated[
         bool, typer.Option(help="Also measure known sizes and lengths. Takes about a minute.")
     ] = True,

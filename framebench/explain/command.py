@@ -14,7 +14,7 @@ from framebench.cli.shared import (
     Env,
     FileBatch,
     FileScenario,
-    Results,
+    ResultsOption,
     TargetDevice,
     app,
     check_file_option,
@@ -59,7 +59,7 @@ def explain(
         str | None, typer.Option(help="Strategy for your own file. Default: its baseline.")
     ] = None,
     env: Env = None,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Where does the peak of a steady step come from?

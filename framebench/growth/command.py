@@ -13,7 +13,7 @@ from framebench.cli.shared import (
     MOST_S,
     AsJson,
     Env,
-    Results,
+    ResultsOption,
     app,
     echo,
     fail,
@@ -62,7 +62,7 @@ def grow(
     ] = None,
     step_at: Annotated[str, typer.Option("--step-at", help=STEP_AT_HELP)] = "",
     env: Env = None,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     time_limit: TimeLimit = environments.MODULE_LIMIT_S,
     as_json: AsJson = False,
 ) -> None:

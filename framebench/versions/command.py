@@ -19,8 +19,8 @@ from framebench.cli.shared import (
     FileScenario,
     FileStrategies,
     Machines,
-    Profile,
-    Results,
+    ProfileOption,
+    ResultsOption,
     TargetDevice,
     app,
     choose_cases,
@@ -73,14 +73,14 @@ def run(
     selectors: Annotated[
         list[str] | None, typer.Argument(help="Cases. Default: a few usual ones.")
     ] = None,
-    profile: Profile = None,
+    profile: ProfileOption = None,
     named_versions: Annotated[
         list[str] | None,
         typer.Option("--version", help="Any release; may be repeated. Default: all pinned ones."),
     ] = None,
     blocks: Blocks = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")] = 1,
     time_limit: Annotated[
         float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each of a case's two workers.")
@@ -157,7 +157,7 @@ def compare_(
     strategies: FileStrategies = None,
     blocks: Annotated[int, typer.Option(min=1, help="Blocks to measure of your own file.")] = 3,
     rounds: Rounds = runner.Options.rounds,
-    results: Results = provenance.READABLE,
+    results: ResultsOption = provenance.READABLE,
     as_json: AsJson = False,
 ) -> None:
     """Compare every case of which both versions have records.
@@ -263,7 +263,7 @@ def bisect(
     ] = False,
     device: TargetDevice = None,
     batch: FileBatch = 8,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Find the first release in which a case's peak memory changed. An interrupted search resumes.
@@ -355,7 +355,7 @@ def newest(
     frameworks: Annotated[
         list[str] | None, typer.Argument(help="Such as jax. Default: all.")
     ] = None,
-    profile: Profile = None,
+    profile: ProfileOption = None,
     blocks: Blocks = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     threshold: Threshold = None,
@@ -363,7 +363,7 @@ def newest(
         bool, typer.Option("--keep", help="Keep the environments that were made for it.")
     ] = False,
     device: TargetDevice = None,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Compare each framework's newest release, as the package index lists it, with the pinned
@@ -459,7 +459,7 @@ def publish(
             help="asv's configuration. Default: asv.releases.json.", dir_okay=False, exists=True
         ),
     ] = None,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
 ) -> None:
     """Show by asv which release of a framework regressed, from the records.
 
@@ -467,12 +467,12 @@ def publish(
     records. Then runs `asv publish`, and prints the regressions of each release against the one
     before it, by the rule of `versions compare`. Exit code 1: nothing was measured in two releases.
     """
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
     from framebench.versions import asv_history as history
     from framebench.versions.accepted import MalformedEntry, read_accepted
 
     file = config or history.CONFIG
-    folder = Folder(results)
+    folder = Results(results)
     plans = history.read_plans(results)
     if not folder.machines and not plans:
         fail(folder.explain_absence(), 1)

@@ -16,9 +16,9 @@ from framebench.cli.shared import (
     NO_BUDGET,
     AsJson,
     Budget,
-    Machine,
+    MachineOption,
     Parts,
-    Results,
+    ResultsOption,
     TargetDevice,
     app,
     echo,
@@ -81,7 +81,7 @@ def advise(
     current: Annotated[
         str | None, typer.Option("--from", help="The strategy that you use now. Not with --device.")
     ] = None,
-    machine: Machine = None,
+    machine: MachineOption = None,
     parameters: Annotated[
         float | None,
         typer.Option(
@@ -103,7 +103,7 @@ def advise(
         int | None,
         typer.Option(help="Predict strategies over this many ranks. The budget is per rank."),
     ] = None,
-    results: Results = provenance.READABLE,
+    results: ResultsOption = provenance.READABLE,
     every: Annotated[
         bool,
         typer.Option(
@@ -285,12 +285,11 @@ def answer_from_records(
     """Print the answer from records, and return whether anything fits."""
     # all of these import pandas
     from framebench.analysis.peaks import read_evidence
-    from framebench.analysis.results import NoRecords
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import NoRecords, Results
     from framebench.budget.advise import advice as rule
     from framebench.budget.advise import show
 
-    folder = Folder(results)
+    folder = Results(results)
 
     @cache  # called to choose the machines, and for the answer
     def read_machine(name: str) -> tuple[list[Row], Blocks]:

@@ -19,7 +19,7 @@ from framebench.cli.shared import (
     Env,
     FileScenario,
     FileStrategies,
-    Results,
+    ResultsOption,
     TargetDevice,
     app,
     echo,
@@ -65,7 +65,7 @@ def max_batch_(
     minutes: Annotated[
         float, typer.Option(min=0, max=MOST_S // 60, help=MINUTES_HELP)
     ] = measure.MINUTES,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     again: Annotated[
         bool, typer.Option("--again", help="Search again, even if this was answered before.")
     ] = False,
@@ -264,7 +264,7 @@ def evaluate(
     ] = "",
     samples: Annotated[int, typer.Option(min=1, help="Samples to evaluate in all.")] = 64,
     time_limit: TimeLimit = 900.0,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate samples within a budget of memory.

@@ -22,7 +22,7 @@ from framebench.cli.shared import (
     FileScenario,
     FileStrategies,
     Machines,
-    Results,
+    ResultsOption,
     TargetDevice,
     app,
     echo,
@@ -47,7 +47,7 @@ from framebench.user_file.opening import open_shapes
 
 if TYPE_CHECKING:
     from framebench.analysis.frames import Row
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
 
 FAKE_TENSORS_LIMIT_S = 900.0
 CASE_HELP = "workload/framework/scenario/strategy/bN/size, with any batch; or your own file"
@@ -97,7 +97,7 @@ def predict(
         ),
     ] = None,
     env: Env = None,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
     machine: Machines = None,
     as_json: AsJson = False,
 ) -> None:
@@ -207,9 +207,9 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
     """
     from framebench.analysis.lower_bound import compute_lower_bound
     from framebench.analysis.peaks import read_evidence
-    from framebench.analysis.results import Results as Folder
+    from framebench.analysis.results import Results
 
-    folder = Folder(results)
+    folder = Results(results)
 
     @cache  # called to choose the machines, and for the answer
     def read_rows(name: str) -> list[Row]:
@@ -286,7 +286,7 @@ def try_under_limit(case: Case, budget: int, environment: Environment) -> PeakPr
     return PeakPrediction("enforced", probe.instrument, probe.peak, note, budget_bytes=budget)
 
 
-def predict_from_rows(case: Case, rows: Sequence[Row], folder: Folder) -> PeakPrediction:
+def predict_from_rows(case: Case, rows: Sequence[Row], folder: Results) -> PeakPrediction:
     """Return the peak and needs of a case by records, as `advise` judges them."""
     from framebench.analysis.peaks import find_peak
     from framebench.analysis.results import NoRecords

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import Results, say
+from framebench.cli.shared import ResultsOption, say
 from framebench.cli.upkeep import dev
 from framebench.devices.catalog import find
 from framebench.devices.plans import store
@@ -22,7 +22,7 @@ def publish(
     device: Annotated[
         list[str] | None, typer.Argument(help="whose predictions; by default all")
     ] = None,
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
 ) -> None:
     """Move predictions of results/own/planned to results/planned, which git tracks: answers of
     these sources, of the suite's cases that the framework has.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from framebench.cli.shared import Results, out, say, show_work
+from framebench.cli.shared import ResultsOption, out, say, show_work
 from framebench.cli.upkeep import dev
 from framebench.devices.catalog import find
 from framebench.devices.plans.planning import ensure_environment
@@ -22,7 +22,7 @@ def reported_(
         typer.Option(help="of JAX; may be repeated. None: only show what is cached"),
     ] = None,
     device: Annotated[str, typer.Option(help="target device")] = "h100-80gb",
-    results: Results = runner.RESULTS,
+    results: ResultsOption = runner.RESULTS,
 ) -> None:
     """Plan programs that users reported, by the compilers of these releases of JAX."""
     target = find(device)
