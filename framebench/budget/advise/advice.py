@@ -12,6 +12,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 from framebench.analysis.answers import select_one_row_per_case
@@ -98,7 +99,7 @@ class Candidate:
     judge: Literal["search", "record", "prediction"]  # what decided whether it fits
     evidence: Row  # the newest row that the peak rests on
     timed: Sequence[Row]  # all rows with a throughput
-    speed: Row | None  # the one that stands for it, perhaps of another batch or size
+    speed: Row | None  # the one that stands for it, of its batch or of a smaller one
     # the largest batch that was measured or ran under a limit; 0 for a model that is only described
     measured_up_to: int = 0
     # where the largest batch is in question and is far: the largest of those measured that fits
@@ -125,6 +126,11 @@ class Candidate:
         if self.speed is None or not is_calibrated(self.speed):
             return 0
         return self.speed.throughput or 0
+
+    @property
+    def smallest_timed(self) -> Row | None:
+        """Return the row of the smallest batch with a speed, or None if no batch has one."""
+        return min(self.timed, key=attrgetter("batch"), default=None)
 
     def find_faster_batch(self) -> Row | None:
         """Return the fastest row of a batch between that of `speed` and this one, if it is faster.
@@ -320,13 +326,10 @@ class StrategyEvidence:
         return self.searches.find_searches(case, row.machine, row.framework_version, row.device)
 
     def judge(self, case: Case) -> Candidate:
-        """Return a case with its peak, whether it fits, and the speed of the nearest batch.
+        """Return a case with its peak, whether it fits, and its speed (`find_speed`).
 
         A search that tells whether it fits counts more than records and predictions.
         """
-
-        def measure_distance(row: Row) -> float:
-            return abs(math.log(row.batch / case.batch))
 
         peak = choose_peak(self.rows, case, self.searches)
         judge: Literal["search", "record", "prediction"] = "prediction"
@@ -341,9 +344,22 @@ class StrategyEvidence:
             judge=judge,
             evidence=max(self.rows, key=lambda row: (row.case == case.id, row.measured_at)),
             timed=self.timed,
-            speed=min(self.timed, key=measure_distance, default=None),
+            speed=self.find_speed(case),
             measured_up_to=max(self.list_measured_batches(case), default=0),
         )
+
+    def list_timed_up_to(self, batch: int) -> list[Row]:
+        """Return the rows with the speed of this batch or of smaller ones.
+
+        A speed of a larger batch says nothing of this one: with a single sample a kernel may take
+        another path, which is several times slower.
+        """
+        return [row for row in self.timed if row.batch <= batch]
+
+    def find_speed(self, case: Case) -> Row | None:
+        """Return the row with the speed of the case, or of the nearest smaller batch, if any."""
+        timed = self.list_timed_up_to(case.batch)
+        return max(timed, key=attrgetter("batch"), default=None)
 
     def find_largest_batch(self, case: Case) -> Candidate:
         """Return a case's strategy at the largest batch that fits, or at the smallest of all.
@@ -359,9 +375,8 @@ class StrategyEvidence:
             candidate = self.judge(replace(case, batch=batch))
             if candidate.fits:
                 break
-        largest = candidate.case.batch
-        up_to_largest = [row for row in self.timed if row.batch <= largest]
-        fastest = max(up_to_largest or self.timed[:1], key=rank_speed, default=None)
+        timed = self.list_timed_up_to(candidate.case.batch)
+        fastest = max(timed, key=rank_speed, default=None)
         measured_fit = 0
         if candidate.is_far:
             for batch in self.list_measured_batches(case):

@@ -132,6 +132,8 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
     if candidate.measured_fit:
         row["batch"] = f"about {candidate.case.batch}"
     row["rate"] = "not timed"
+    if candidate.timed:
+        row["rate"] += f" at b{candidate.case.batch}"
     if candidate.speed:
         row |= make_speed_cells(candidate.speed, candidate.case.batch)
     return row
@@ -185,6 +187,12 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
         if candidate.peak.kind == "predicted":
             far = f"; {NOT_STUDIED}" if candidate.is_far else ""
             yield f"{candidate.name} b{case.batch}: predicted, {candidate.peak.method}{far}"
+        smallest = candidate.smallest_timed
+        if smallest and not candidate.speed:
+            yield (
+                f"{candidate.name} b{case.batch}: the smallest batch that was timed is "
+                f"b{smallest.batch} ({format_rate(smallest)}); smaller ones may be far slower"
+            )
         faster = candidate.find_faster_batch()
         if faster:
             yield f"{candidate.name}: faster at a larger batch: {describe_faster(faster)}"
@@ -254,7 +262,10 @@ def describe_rank(advice: BudgetAdvice) -> str:
             rank += f" ({describe_faster(faster)})"
         return rank
     if advice.question.by == "speed":
-        rank = f"comes first ({order}; no speed was measured that could rank it)"
+        rank = f"comes first ({order}; its speed is not known"
+        if best.smallest_timed and not best.speed:
+            rank += f" below batch {best.smallest_timed.batch}"
+        rank += ")"
     else:
         rank = f"comes first ({order})"
     if order == LARGEST_BATCH:
@@ -313,8 +324,10 @@ def describe_fastest(fitting: Sequence[Candidate]) -> str:
     if len(fitting) == 1:
         return "the only one that fits"
     first, *others = [c for c in fitting if c.throughput]
+    if not others:
+        return "the only one that fits and was timed"
     text = "fastest"
-    if 0 < len(others) < len(fitting) - 1:
+    if len(others) < len(fitting) - 1:
         text += f" of the {len(others) + 1} that were timed"
     ties = [c.name for c in others if overlap(first.speed, c.speed)]
     if ties:
@@ -388,7 +401,7 @@ def describe_change(change: SuggestedChange, budget: int) -> str:
         return f"{start}: no change that was measured makes it fit"
     if to.case == base.case:
         return f"{start}: nothing that fits is faster"
-    cost = "a speed that shares no block with it"
+    cost = "a speed that shares no block with it" if to.speed else "a speed that is not known"
     if change.time is not None:
         cost = f"{change.time.text} x its step time (in the same blocks)"
     if to.case.framework != base.case.framework:

@@ -58,6 +58,9 @@ def test_offers_fit_and_nothing_faster_is_left_out(records, budget, batch):
     speeds = [candidate.throughput for candidate in advice.fitting]
     assert speeds == sorted(speeds, reverse=True)
 
+    for candidate in advice.candidates:
+        assert candidate.speed is None or candidate.speed.batch <= candidate.case.batch
+
     for candidate in advice.fitting:
         assert candidate.case.same_mathematics
     for candidate in advice.different_result:
@@ -200,6 +203,47 @@ def test_where_another_batch_was_timed_the_cell_of_the_speed_says_so(batch, time
         (cell,) = table.texts[name]
         assert cell.endswith(f" at b{candidate.speed.batch}") == timed_elsewhere
     assert {"rate", "torch_ratio"} <= set(choose_columns(table, 100))
+
+
+def make_fast_baseline_that_fits_below_its_timed_batch() -> list[Record]:
+    """Return a baseline of a MiB a sample, and a slower strategy of half of it, from batch 4 on."""
+    records = []
+    for batch in (4, 8, 16):
+        records.append(make_record("torch", "fp32", batch=batch, peak=batch * MIB))
+        slow = make_record("torch", "checkpoint", batch=batch, peak=batch * MIB // 2, step=1.5)
+        records.append(slow)
+    return records
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+def test_speeds_of_larger_batches_rank_nothing(batch):
+    """With fewer samples a kernel may take another path, which is several times slower."""
+    advice = ask_advice(
+        make_fast_baseline_that_fits_below_its_timed_batch(), budget=int(3.2 * MIB), batch=batch
+    )
+    throughputs = {c.case.strategy: c.throughput for c in advice.fitting}
+    assert throughputs["fp32"] == 0
+    (table,) = show.make_tables(advice)
+    cells = dict(zip(table.texts["strategy"], table.texts["rate"], strict=True))
+    assert cells["fp32"] == f"not timed at b{batch or 3}"
+    assert any("smallest batch that was timed is b4" in note for note in table.notes)
+
+    answer = show.describe_answer(advice)
+    if batch is None:
+        assert "torch checkpoint is the only one that fits and was timed" in answer
+    else:
+        assert "fastest" not in answer
+        assert "its speed is not known below batch 4" in answer
+
+
+def test_a_speed_of_a_smaller_batch_stands_for_a_larger_one():
+    records = [
+        make_record("torch", "fp32", batch=4, step=1.0),
+        make_record("torch", "fp32", batch=8, step=1.0),
+    ]
+    (between,) = ask_advice(records, budget=MIB, batch=7).fitting
+    (above,) = ask_advice(records, budget=MIB, batch=12).fitting
+    assert (between.speed.batch, above.speed.batch) == (4, 8)
 
 
 def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
