@@ -140,9 +140,10 @@ def report_growth(before: SavedPeaks, after: SavedPeaks, threshold: float) -> bo
         left=1,
     ).terminal(err)
     if not gone.empty:
-        say(f"without a peak to compare now: {', '.join(gone['strategy'])}")
+        say(f"without a peak to compare now, so that this fails: {', '.join(gone['strategy'])}")
     if grown.empty:
-        say(f"no peak grew by more than {threshold:.1%}")
+        others = "no other peak" if len(gone) else "no peak"
+        say(f"{others} grew by more than {threshold:.1%}")
         return not gone.empty
     worst = grown.sort_values("share").iloc[-1]
     say(
@@ -164,8 +165,8 @@ def check_comparable(before: SavedPeaks, after: SavedPeaks) -> list[str]:
                 f"--compare: {name} was {old} and is {new}: peaks of two cases are not compared; "
                 "measure the same one, or save it again with --save"
             )
-    old_setting = {"device": before.device, **before.versions}
-    new_setting = {"device": after.device, **after.versions}
+    old_setting = {"the file": before.file, "device": before.device, **before.versions}
+    new_setting = {"the file": after.file, "device": after.device, **after.versions}
     if before.processor and after.processor:  # it decides which kernels, and so which workspaces
         old_setting["the processor"] = before.processor
         new_setting["the processor"] = after.processor

@@ -89,7 +89,14 @@ def test_layers_beyond_those_that_are_named_are_added_up(capsys):
 def test_a_strategy_that_is_gone_fails(capsys):
     before = make_saved({"fp32": 100, "checkpoint": 50})
     assert saved.report_growth(before, make_saved({"fp32": 100}), 0.02)
-    assert "without a peak to compare now: checkpoint" in capsys.readouterr().err
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "without a peak to compare now, so that this fails: checkpoint" in printed
+    assert printed.endswith("no other peak grew by more than 2.0%")
+
+
+def test_another_file_is_reported():
+    here, there = make_saved({"fp32": 100}), make_saved({"fp32": 100}, file="other")
+    assert saved.check_comparable(here, there) == ["the file was net and is other"]
 
 
 def test_a_named_strategy_that_does_not_apply_fails(capsys):
