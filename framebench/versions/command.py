@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from packaging.version import InvalidVersion, Version
 
 from framebench.cli.shared import (
     MEASURE,
@@ -130,12 +132,19 @@ def run(
     end_command(succeeded=not has_failed)
 
 
-def select_named(records: list[Record], selectors: list[str]) -> list[Record]:
-    """Return the records of the cases that selectors name, or all without a selector."""
-    if not selectors:
-        return records
-    ids = {case.id for case in choose_cases(selectors, [], size="*")}
-    return [record for record in records if record.case in ids]
+def check_order(base: str, change: str) -> None:
+    """End the command if the base is newer: what the older release needs more is no regression.
+
+    Raises UnknownVersion.
+    """
+    from framebench.versions.judge import parse_pair
+
+    _, old, new = parse_pair(base, change)
+    with suppress(InvalidVersion):
+        if Version(old) > Version(new):
+            fail(
+                f"{base} is newer than {change}: the older release comes first, {change} {base}", 2
+            )
 
 
 @versions_app.command("compare")
@@ -180,6 +189,10 @@ def compare_(
     from framebench.versions.accepted import MalformedEntry, read_accepted, split_regressions
 
     minimum = parse_share(threshold)
+    try:
+        check_order(base, change)
+    except rule.UnknownVersion as error:
+        fail(str(error), 2)
     chosen = selectors or []
     is_file = any(name.endswith(".py") for name in chosen)
     if is_file and (len(chosen) > 1 or device is not None):
@@ -201,8 +214,14 @@ def compare_(
                 all_records = sources.measure_file(request, base, change, results)
             records = all_records
         else:
-            all_records = sources.read_records_of_both(results, machine, base, change)
-            records = select_named(all_records, chosen)
+            named_cases = None
+            if chosen:
+                named_cases = {case.id for case in choose_cases(chosen, [], size="*")}
+            all_records = sources.read_records_of_both(results, machine, base, change, named_cases)
+            records = sources.select_named(all_records, named_cases)
+            is_measured = rule.has_both(all_records, base, change)
+            if is_measured and not rule.has_both(records, base, change):
+                fail(explain_not_measured(all_records, base, change, chosen, results), 2)
         # intervals depend on all blocks of the machine, not on which cases were chosen
         machine_blocks = rule.make_release_blocks(all_records)
         rows = rule.compare_versions(records, base, change, minimum, machine_blocks)
@@ -233,6 +252,26 @@ def compare_(
         raise typer.Exit(1)
     if all(row.verdict == rule.TOO_FEW for row in rows):
         fail(f"too few blocks for any verdict; {run_hint}", 3)
+
+
+def explain_not_measured(
+    records: list[Record], base: str, change: str, selectors: list[str], results: Path
+) -> str:
+    """Return that a machine has no record of the named cases in both releases, and of which it has.
+
+    The message ends with the command that measures them.
+    """
+    from framebench.versions.judge import name_release, suggest_run
+
+    measured = []
+    for release in (base, change):
+        cases = {record.case for record in records if name_release(record) == release}
+        measured.append(f"{release}: {format_count(len(cases), 'case')}")
+    named = " ".join(map(shlex.quote, selectors))
+    return (
+        f"no case of {named} has records of both {base} and {change}; of others there are: "
+        f"{', '.join(measured)}; {suggest_run(base, change)} {named}{repeat_options(results)}"
+    )
 
 
 def parse_share(text: str | None) -> float | None:

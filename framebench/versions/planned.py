@@ -176,6 +176,7 @@ def compare_releases(
             say("These cases have cached predictions of both releases; name others to plan them.")
     verdicts = {row["verdict"] for row in rows}
     if REGRESSION in verdicts:
+        say(f"{suggest_bisection(rows, base, change, target.name)}{repeat_options(results)}")
         return 1
     return 3 if NO_PLAN in verdicts else 0
 
@@ -208,11 +209,16 @@ def list_usual(framework: str) -> list[Case]:
 def find_cached_by_both(
     framework: str, old: str, new: str, device: Device, results: Path
 ) -> list[Case]:
-    """Return the cases at full size of which both releases have a cached prediction."""
+    """Return the cases at full size of which both releases have a cached peak."""
     cases = select_cases(f"*/{framework}")
     of_old = find_cached(cases, device, results, old)
     of_new = find_cached(cases, device, results, new)
-    return [case for case in cases if case in of_old and case in of_new]
+    shared = []
+    for case in cases:
+        plans = (of_old.get(case), of_new.get(case))
+        if all(plan is not None and plan.peak_bytes is not None for plan in plans):
+            shared.append(case)
+    return shared
 
 
 def explain_no_cached(base: str, change: str, device: Device, results: Path) -> str:
@@ -243,6 +249,17 @@ def describe_rows(rows: Sequence[dict[str, Any]], base: str, change: str, device
     if counts[NO_PLAN]:
         text += f", not known in {counts[NO_PLAN]}"
     return f"{text}."
+
+
+def suggest_bisection(rows: Sequence[dict[str, Any]], base: str, change: str, device: str) -> str:
+    """Return the command that finds in which release the largest new regression began."""
+    framework, old, new = parse_pair(base, change)
+    regressions = [row for row in rows if row["verdict"] == REGRESSION]
+    largest = max(regressions, key=lambda row: float(row["change"] / row["base"]))
+    return (
+        f"which release: framebench versions bisect --framework {framework} {old} {new} "
+        f"{largest['case']} --device {device}"
+    )
 
 
 def mark_accepted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,11 +19,17 @@ from framebench.versions import measure
 from framebench.versions.judge import explain_no_machine, has_both, parse_pair
 
 
-def read_records_of_both(folder: Path, machine: str | None, base: str, change: str) -> list[Record]:
+def read_records_of_both(
+    folder: Path,
+    machine: str | None,
+    base: str,
+    change: str,
+    cases: Collection[str] | None = None,
+) -> list[Record]:
     """Return the records of the named machine, or else of the first that measured both releases.
 
-    Raises UnknownVersion if no machine has measured both, or if they are no two releases of one
-    framework.
+    A machine that measured both on any of the `cases` is preferred, if they are given. Raises
+    UnknownVersion if no machine has measured both, or if they are no two releases of one framework.
     """
     parse_pair(base, change)  # only for the error
     results = Results(folder)
@@ -30,13 +37,26 @@ def read_records_of_both(folder: Path, machine: str | None, base: str, change: s
     def has_measured_both(name: str) -> bool:
         return has_both(results.get_records(name), base, change)
 
+    def has_measured_named(name: str) -> bool:
+        return has_both(select_named(results.get_records(name), cases), base, change)
+
     if machine is None and results.machines and not any(map(has_measured_both, results.machines)):
         plans = suggest_plans(folder, base, change)
         raise explain_no_machine(results.records, base, change, plans)
+    answers = has_measured_both
+    if any(map(has_measured_named, results.machines)):
+        answers = has_measured_named
     records = []
-    for name in find_machines(results, machine, has_measured_both):
+    for name in find_machines(results, machine, answers):
         records += results.get_records(name)
     return records
+
+
+def select_named(records: list[Record], cases: Collection[str] | None) -> list[Record]:
+    """Return the records of these cases, or all without cases."""
+    if cases is None:
+        return records
+    return [record for record in records if record.case in cases]
 
 
 def suggest_plans(results: Path, base: str, change: str) -> str:

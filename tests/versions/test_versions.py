@@ -387,6 +387,33 @@ def test_by_default_releases_are_those_of_a_machine_that_has_two(folder_of_two_m
     pd.testing.assert_frame_equal(every, df)
 
 
+def test_the_older_release_comes_first(results):
+    done = command("versions", "compare", NEW, OLD, results=results)
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"the older release comes first, {OLD} {NEW}\n")
+
+
+def test_cases_without_records_of_both_are_told_from_releases_without_any(results):
+    write_records(make_version_blocks(ORIGINAL), results)
+    done = compare(results, "unet3d/*/eval")
+    assert done.returncode == 2
+    assert "no case of 'unet3d/*/eval' has records of both" in done.stderr
+    assert f"{OLD}: 1 case, {NEW}: 1 case" in done.stderr
+    assert f"--version 0.10.2 'unet3d/*/eval' --results {results}\n" in done.stderr
+
+
+def test_a_machine_that_measured_the_named_cases_is_read(results):
+    """`other` measured more in both releases, and not the case that is named."""
+    named, *others = select_originals(3)
+    records = make_version_blocks(named)
+    for original in others:
+        for record in make_version_blocks(original):
+            records.append(change_provenance(record, machine="other"))
+    write_records(records, results)
+    done = compare(results, named.case)
+    assert f"on {named.provenance.machine}: " in done.stderr
+
+
 def test_a_machine_that_is_named_is_not_replaced(folder_of_two_machines, monkeypatch):
     assert framebench.releases(folder_of_two_machines, "alone").empty
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "alone")

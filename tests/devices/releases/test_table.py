@@ -111,11 +111,17 @@ def test_without_cases_two_releases_are_compared_by_cached_plans_alone(tmp_path,
         store.write(tmp_path, make_compiled(strategy, old, "0.9.1"), ignore)
         if new is not None:
             store.write(tmp_path, make_compiled(strategy, new, "0.9.2"), ignore)
+    for version in ("0.9.1", "0.9.2"):  # what no release plans says nothing about either
+        case = "transformer/jax/train/autotune_off/b8/full"
+        refused = make_unplanned("not planned", case=case, framework_version=version)
+        store.write(tmp_path, refused, ignore)
 
-    verdicts, _ = compare_cached(tmp_path)
+    verdicts, message = compare_cached(tmp_path)
 
     assert verdicts == {"fp32": "no difference", "checkpoint": "regression"}
     assert not planned
+    bisection = "jax 0.9.1 0.9.2 transformer/jax/train/checkpoint/b8/full --device h100-80gb"
+    assert f"versions bisect --framework {bisection} --results {tmp_path}" in message
 
 
 def test_usual_cases_are_planned_only_if_that_is_asked_for(tmp_path, monkeypatch):
