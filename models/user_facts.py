@@ -73,6 +73,7 @@ class ModelFacts(TypedDict, total=False):
     loss_terms: LossTermFacts
     update_period: int  # how many steps a whole update takes
     random: bool  # whether a step draws random numbers
+    draws_by_layout: bool  # whether another memory format would change these numbers
     undetermined: list[str]  # tensors whose gradient is nothing but rounding
     skipped: dict[str, list[str]]  # by the key of references, tensors that are not compared
     narrow: bool  # whether the file casts to a type of 16 bits by itself

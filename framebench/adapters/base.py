@@ -224,6 +224,10 @@ class Adapter(ABC):
         """Run one more step and return whether it draws random numbers."""
         return False
 
+    def draws_by_layout(self) -> bool:
+        """Run one more step and return whether another memory format would change what it draws."""
+        return True
+
     def find_narrow_result(self) -> str:
         """Run one more step in float64 and name its first operation with a narrower result.
 

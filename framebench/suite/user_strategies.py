@@ -82,7 +82,7 @@ def draws_differently(facts: ModelFacts, strategy: Strategy) -> bool:
         facts.get("framework") == "jittor"
         or has_micro_batches(strategy)
         or is_reduced(strategy)
-        or "memory format" in list_axes(strategy)
+        or ("memory format" in list_axes(strategy) and facts.get("draws_by_layout", True))
     )
 
 

@@ -72,6 +72,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         facts["loss_terms"] = vars(module.user().loss_terms)
         references = observe_references(adapter, case, observed, emit)
         facts["random"] = adapter.deterministic or len(references) > 1
+        facts["draws_by_layout"] = facts["random"] and adapter.draws_by_layout()
         newest = list(references)[-1]
         perturbed = observe_perturbed_baseline(adapter, case, emit)
         facts["undetermined"] = find_undetermined(perturbed, references[newest])

@@ -79,6 +79,8 @@ def check_rows(file: TriedFile, found: dict[str, Any]) -> None:
     assert "fault" not in found, found["fault"]
     if file.period is not None:
         assert found["facts"]["update_period"] == file.period
+    if file.block is not None:
+        assert found["facts"]["block"] == file.block
     for strategy in (BASELINES[file.scenario], *file.strategies):
         row = found[strategy]
         if strategy in file.left_out:

@@ -28,6 +28,7 @@ class TriedFile:
     left_out: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
     deterministic: tuple[str, ...] = ()  # verified without random numbers
+    block: str | None = None  # the class that is recomputed, if asked about
     period: int | None = None  # steps that are verified before an update, if asked about
     moves: bool = True  # whether each step's loss is another one
     often: bool = False

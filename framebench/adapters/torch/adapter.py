@@ -20,7 +20,7 @@ from framebench.adapters.base import (
     Switch,
     join_output,
 )
-from framebench.adapters.holders import find_holders, iterate_globals
+from framebench.adapters.holders import find_holders, iterate_globals, list_user_modules
 from framebench.adapters.parts import Hooks, PartOptions
 from framebench.adapters.torch import choices
 from framebench.adapters.torch.device import (
@@ -36,11 +36,14 @@ from framebench.adapters.torch.device import (
 )
 from framebench.adapters.torch.known_faults import find_known_fault
 from framebench.adapters.torch.modes import (
+    DrawsByLayout,
     MeansForDraws,
     NarrowResults,
     WidenedCasts,
+    set_mode,
     use_default_dtype,
     widen_attributes,
+    widen_globals,
     widen_modules,
 )
 from framebench.adapters.torch.observe import (
@@ -233,7 +236,7 @@ class TorchAdapter(Adapter):
         model = convert_model(model, self.torch_device, self.recipe.dtype)
         if self.float64 and self.is_user_model:
             widen_attributes(model)
-        return model.train(not self.recipe.evaluates)
+        return set_mode(model, self.recipe.evaluates)
 
     def put(self, x: Any, y: Any) -> Batch:
         return map_tree(self.put_input, x), map_tree(self.put_target, y)
@@ -288,6 +291,7 @@ class TorchAdapter(Adapter):
         with use_default_dtype(torch.float64), contextlib.ExitStack() as stack:
             if self.is_user_model:
                 stack.enter_context(widen_modules(self.list_other_modules()))
+                stack.enter_context(widen_globals(list_user_modules(self.case.user_file)))
                 # a user's loss may call logits.float(), which would narrow float64
                 stack.enter_context(WidenedCasts())
             yield
@@ -336,6 +340,11 @@ class TorchAdapter(Adapter):
         self.one_step()
         self.synchronize()
         return read_generators() != before
+
+    def draws_by_layout(self) -> bool:
+        with DrawsByLayout() as draws:
+            self.one_step()
+        return draws.found
 
     def train_step(self) -> None:
         """Make one step of training."""

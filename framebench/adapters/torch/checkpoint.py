@@ -57,6 +57,27 @@ def prepare_second_run(norms: list[Any], widens: bool) -> Iterator[None]:
         yield
 
 
+class RepeatedContext(AbstractContextManager[None]):
+    """Context that can be entered several times, each time as a new one.
+
+    PyTorch enters the context of a block's second run for each backward pass through the block, and
+    a penalty on a gradient makes two.
+    """
+
+    def __init__(self, make_context: Callable[[], AbstractContextManager[Any]]) -> None:
+        """Keep the function that makes the context."""
+        self.make_context = make_context
+        self.entered: list[AbstractContextManager[Any]] = []
+
+    def __enter__(self) -> None:
+        context = self.make_context()
+        context.__enter__()
+        self.entered.append(context)
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self.entered.pop().__exit__(*error)
+
+
 def share_arguments(block: nn.Module, arguments: list[Any]) -> tuple[Callable[..., Any], list[Any]]:
     """Return a function that runs a block, and its arguments, each object once.
 
@@ -128,7 +149,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
             norms = chosen[block]
             if norms or run.float64:
                 second_run = partial(prepare_second_run, norms, run.float64)
-                options["context_fn"] = lambda: (nullcontext(), second_run())
+                options["context_fn"] = lambda: (nullcontext(), RepeatedContext(second_run))
         return recompute(run_shared, *arguments, use_reentrant=False, **options)
 
     run.recipe.block_runner = run_block
@@ -191,7 +212,8 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
         def make_contexts() -> tuple[Any, Any]:
             first_run, second_run = create_selective_checkpoint_contexts(saved)
             norms = _list_batch_norms(block)
-            return first_run, _guard_second_run(second_run, norms, run.float64)
+            guarded = partial(_guard_second_run, second_run, norms, run.float64)
+            return first_run, RepeatedContext(guarded)
 
         options = {"use_reentrant": False, "context_fn": make_contexts} | drop_cache(kwargs)
         run_shared, arguments = share_arguments(block, drop_cache(xs))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from framebench.adapters.torch import find_switches
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.modes import use_default_dtype
+from framebench.adapters.torch.modes import set_mode, use_default_dtype
 from framebench.suite.case import Case
 
 
@@ -43,7 +43,7 @@ class FakeAdapter(TorchAdapter):
             model = narrow_float64(model).to(self.torch_device)
         elif is_moved:
             model = model.to(self.torch_device, self.recipe.dtype)
-        return model.train(not self.recipe.evaluates)
+        return set_mode(model, self.recipe.evaluates)
 
     def put_target(self, y: np.ndarray | Tensor) -> Tensor:
         if isinstance(y, np.ndarray):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 NARROWER_THAN_FLOAT64 = (torch.float32, torch.bfloat16, torch.float16, torch.complex64)
 WIDENED = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+AXES_OF_IMAGES = (4, 5)  # of tensors that channels_last and channels_last_3d put in another order
 # The number that stands for an operator's mean, whatever the parameters of its distribution are.
 MEANS = {
     "randn": 0.0,
@@ -41,6 +43,17 @@ def use_default_dtype(dtype: torch.dtype) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+def set_mode(model: nn.Module, evaluates: bool) -> nn.Module:
+    """Put a model into evaluation or training, and return it.
+
+    One that is in training already keeps the parts that its author put into evaluation, such as a
+    teacher, or batch norms that are frozen. One that is loaded may be in evaluation as a whole.
+    """
+    if model.training and not evaluates:
+        return model
+    return model.train(not evaluates)
 
 
 class MeansForDraws(TorchDispatchMode):
@@ -92,6 +105,34 @@ def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None
     return None
 
 
+class DrawsByLayout(TorchDispatchMode):
+    """Context that notes whether random numbers are drawn in the order of an image's memory.
+
+    An operator that gets images and draws, as dropout does, gives other numbers to each place in
+    another memory format. One that gets a shape alone does not.
+    """
+
+    def __init__(self) -> None:
+        """Begin with `found` as False: nothing was drawn so."""
+        super().__init__()
+        self.found = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator, and look at the generator's state before and after."""
+        has_images = any(is_image(leaf) for leaf in tree_leaves((args, kwargs)))
+        if self.found or not has_images:
+            return func(*args, **(kwargs or {}))
+        before = torch.get_rng_state()
+        result = func(*args, **(kwargs or {}))
+        self.found = not torch.equal(before, torch.get_rng_state())
+        return result
+
+
+def is_image(argument: Any) -> bool:
+    """Return whether an operator's argument is a tensor that a memory format orders."""
+    return isinstance(argument, Tensor) and argument.ndim in AXES_OF_IMAGES
+
+
 @contextmanager
 def widen_modules(modules: Iterable[nn.Module]) -> Iterator[None]:
     """Convert the frozen modules among these to float64 in this context, such as a loss's teacher.
@@ -119,11 +160,41 @@ def widen_attributes(model: nn.Module) -> None:
     widened: dict[Tensor, Tensor] = {}
     for module in model.modules():
         for name, value in list(vars(module).items()):
-            if not isinstance(value, Tensor) or value.requires_grad or value.dtype not in WIDENED:
+            if not can_widen(value):
                 continue
             if value not in widened:
                 widened[value] = value.to(WIDENED[value.dtype])
             vars(module)[name] = widened[value]
+
+
+@contextmanager
+def widen_globals(modules: Iterable[ModuleType]) -> Iterator[None]:
+    """Convert tensors that are globals of a user's modules from float32 to float64 in this context.
+
+    Such is a table of a schedule's rates. What is written into them in the context stays.
+    """
+    narrow: list[tuple[ModuleType, str, Tensor]] = []
+    widened: dict[Tensor, Tensor] = {}
+    with _disable_current_modes():
+        for module in modules:
+            for name, value in list(vars(module).items()):
+                if can_widen(value):
+                    narrow.append((module, name, value))
+                    widened[value] = widened.get(value, value.to(WIDENED[value.dtype]))
+                    setattr(module, name, widened[value])
+    try:
+        yield
+    finally:
+        with _disable_current_modes():
+            for module, name, value in narrow:
+                value.copy_(widened[value])
+                if getattr(module, name, None) is widened[value]:
+                    setattr(module, name, value)
+
+
+def can_widen(value: Any) -> bool:
+    """Return whether something is a tensor of numbers in float32 that is not trained."""
+    return isinstance(value, Tensor) and not value.requires_grad and value.dtype in WIDENED
 
 
 def is_frozen_in_float32(module: nn.Module) -> bool:

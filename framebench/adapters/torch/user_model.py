@@ -8,7 +8,8 @@ lists these modules of a model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any, cast
 from weakref import WeakSet
@@ -108,6 +109,7 @@ class TrainingModel(nn.Module):
         """Keep the module, and find out whether its `training_step` takes a batch's number."""
         super().__init__()
         self.module = module
+        self.training = module.training
         takes_number = takes_arguments(module.training_step, ["batch", 0])
         self.arguments = [0] if takes_number else []  # the number of the batch
 
@@ -212,7 +214,7 @@ def list_levels(model: nn.Module) -> list[list[Any]]:
     return [*levels, outermost] if outermost else levels
 
 
-def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
+def choose_blocks(model: nn.Module, inputs: Any, targets: Any) -> list[nn.Module]:
     """Return the model's blocks, which strategies such as checkpointing recompute.
 
     If modules repeat on several levels, these are the modules of the level where recomputation
@@ -223,24 +225,62 @@ def choose_blocks(model: nn.Module, inputs: Any) -> list[nn.Module]:
         return find_blocks(model)
     announce(FORWARD_PASS)
     try:
-        return find_best_level(model, inputs, levels)
+        return find_best_level(model, (inputs, targets), levels)
     except Exception:  # the model fails, which is reported when its baseline runs
         return find_blocks(model)
 
 
-def find_best_level(model: nn.Module, inputs: Any, levels: list[list[Any]]) -> list[Any]:
+def find_best_level(model: nn.Module, batch: Any, levels: list[list[Any]]) -> list[Any]:
     """Return the level whose recomputation leaves the fewest bytes saved for the backward pass.
 
     Makes a forward pass of the model for each level, with the inputs of the file's batch.
     """
-    return min(levels, key=partial(measure_saved_at_peak, model, inputs))
+    return min(levels, key=partial(measure_saved_at_peak, model, batch))
 
 
-def measure_saved_at_peak(model: nn.Module, inputs: Any, blocks: list[nn.Module]) -> int:
+class PassEnded(BaseException):
+    """A step has come to its backward pass. No `except Exception` of a user's file catches it."""
+
+
+@contextmanager
+def end_at_backward() -> Iterator[None]:
+    """End what runs in this context, without an error, where it begins a backward pass."""
+    backward = torch.autograd.backward
+
+    def end_pass(*_: Any, **__: Any) -> None:
+        raise PassEnded
+
+    torch.autograd.backward = end_pass
+    try:
+        with suppress(PassEnded):
+            yield
+    finally:
+        torch.autograd.backward = backward
+
+
+def make_forward_pass(model: nn.Module, batch: Any) -> None:
+    """Make the model's forward pass, in a file with its own step all of it up to the backward pass.
+
+    A model of several networks may have no forward pass but that of the step.
+    """
+    if not user().has_step():
+        call_with(model, batch[0])
+        return
+    parameters = list(model.parameters())
+    if "optimizer" in user() or configures_optimizer(model):
+        step_optimizer = make_optimizers(parameters)
+    else:
+        step_optimizer = torch.optim.SGD(parameters)
+    with end_at_backward():
+        user().get("step")(model, user().as_written(batch), step_optimizer)
+
+
+def measure_saved_at_peak(model: nn.Module, batch: Any, blocks: list[nn.Module]) -> int:
     """Return the bytes that are saved at the peak of a step if these blocks are recomputed.
 
-    These are the inputs of all blocks, what is saved outside blocks, and what the largest block
-    saves while it is recomputed. They are counted in a forward pass without recomputation.
+    `batch` has inputs and targets. The bytes are those of the inputs of all blocks, what is saved
+    outside blocks, and what the largest block saves while it is recomputed. They are counted in a
+    forward pass without recomputation.
     """
     outside: Storages = {}
     inside: dict[nn.Module, Storages] = {block: {} for block in blocks}
@@ -267,11 +307,11 @@ def measure_saved_at_peak(model: nn.Module, inputs: Any, blocks: list[nn.Module]
         handles.append(block.register_forward_hook(leave, always_call=True))
     try:
         with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
-            call_with(model, inputs)
+            make_forward_pass(model, batch)
     finally:
         for handle in handles:
             handle.remove()
-    lasting = find_storages([*model.parameters(), *model.buffers(), *iterate_arrays(inputs)])
+    lasting = find_storages([*model.parameters(), *model.buffers(), *iterate_arrays(batch)])
     fullest = max(count_bytes(inside[block], lasting | outside) for block in blocks)
     return count_bytes(outside, lasting) + fullest
 
@@ -420,11 +460,11 @@ def facts(size: int) -> ModelFacts:
     weight_facts = describe_weights(model)
     modules = dict(model.named_modules())
     description = user_blocks.describe_model(
-        choose_blocks(model, inputs),
+        choose_blocks(model, inputs, targets),
         {id(module): name for name, module in modules.items()},
         inputs,
         targets,
-        batch_norms=list_names(model, NORMS),
+        batch_norms=[name for name in list_names(model, NORMS) if uses_batch(model, name)],
         has_convolutions=bool(list_names(model, nn.Conv2d)),
     )
     sparse = [name for name, module in modules.items() if getattr(module, "sparse", 0) is True]
@@ -440,6 +480,16 @@ def facts(size: int) -> ModelFacts:
         "compiled": any(is_compiled(module) for module in modules.values()),
         "sparse": sparse[:1],  # one is enough for a message
     }
+
+
+def uses_batch(model: nn.Module, name: str) -> bool:
+    """Return whether a batch norm of a model normalises by the batch in training.
+
+    Otherwise it does so by its running statistics, since the file has put it into evaluation. A
+    model that is in evaluation as a whole is put into training before its steps.
+    """
+    norm = model.get_submodule(name)
+    return norm.training or not model.training or norm.running_mean is None
 
 
 def describe_weights(model: nn.Module) -> ModelFacts:
