@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,11 @@ def plan_with_progress(
     again: bool = False,
     version: str | None = None,
     environment: Environment | None = None,
+    show_interrupted: Callable[[list[Planned]], object] | None = None,
 ) -> list[Planned]:
     """Return the prediction of each case, and show how many are done.
 
-    An interruption ends the command.
+    An interruption ends the command, after `show_interrupted` has shown what was predicted by then.
 
     Args:
         cases: The cases to plan.
@@ -40,21 +41,25 @@ def plan_with_progress(
         again: Whether to recompute cached predictions.
         version: Of the framework, if not the pinned one.
         environment: The environment that replaces the pinned one, if any.
+        show_interrupted: Called with the predictions so far if the user interrupts, unless there
+            are none.
     """
-    count = 0
+    done: list[Planned] = []
     with show_progress(device.title) as show:
 
         def show_planned(planned: Planned) -> None:
-            nonlocal count
-            count += 1
-            show(f"{count} of {format_count(len(cases), 'case')}, the last {planned.case}")
+            done.append(planned)
+            show(f"{len(done)} of {format_count(len(cases), 'case')}, the last {planned.case}")
 
         try:
             return planning.plan_all(
                 cases, device, results, say, show_planned, again, version, environment
             )
         except KeyboardInterrupt:
-            fail(f"interrupted{describe_resumption(cases)}", 130)
+            if done and show_interrupted:
+                show_interrupted(done)
+            how_many = f"{len(done)} of {format_count(len(cases), 'case')} predicted so far"
+            fail(f"interrupted: {how_many}{describe_resumption(cases)}", 130)
 
 
 def describe_resumption(cases: Sequence[Case]) -> str:

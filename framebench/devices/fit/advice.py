@@ -209,6 +209,8 @@ def fit_on_device(
 ) -> bool:
     """Print which of these cases fit, and return whether any does. Raises UnknownDevice.
 
+    If it is interrupted, the answers so far are printed, and the command ends.
+
     Args:
         cases: Cases at one batch.
         left_out: Why other cases are not among them.
@@ -219,11 +221,19 @@ def fit_on_device(
         environment: The environment of the planner; None takes the pinned one.
     """
     device = find(device_name)
-    predictions = plan_with_progress(cases, device, results, environment=environment)
-    assessments = []
-    for case, planned in zip(cases, predictions):
-        assessments.append(FitAssessment(case, planned, device, budget))
-    return show_assessments(assessments, cases[0].batch, left_out, results, as_json)
+    case_by_id = {case.id: case for case in cases}
+
+    def show(predictions: list[Planned]) -> bool:
+        assessments = []
+        for planned in predictions:
+            case = case_by_id[planned.case]
+            assessments.append(FitAssessment(case, planned, device, budget))
+        return show_assessments(assessments, cases[0].batch, left_out, results, as_json)
+
+    predictions = plan_with_progress(
+        cases, device, results, environment=environment, show_interrupted=show
+    )
+    return show(predictions)
 
 
 def search_on_device(

@@ -142,6 +142,20 @@ def test_an_interrupted_search_prints_the_answers_so_far(predict_needs, command)
     assert get_strategy(offer) == "fp32"
 
 
+def test_an_interrupted_advice_at_one_batch_prints_the_answers_so_far(predict_needs):
+    def interrupt_at_the_second(case):
+        if case.strategy == "checkpoint":
+            raise KeyboardInterrupt
+        return GIB
+
+    predict_needs(interrupt_at_the_second)
+    cases = "transformer/torch/train/{fp32,checkpoint}/b1/full-350m"
+    done = framebench("advise", cases, *GPU, code=130)
+    assert re.search(r"│ fp32 ", done.stdout)
+    assert "checkpoint" not in done.stdout
+    assert "interrupted: 1 of 2 cases predicted so far; what was planned is cached" in done.stderr
+
+
 def test_strategies_are_not_called_equal_before_their_searches_have_ended(predict_needs):
     def interrupt_in_the_second_round(case):
         if case.batch > 1:
