@@ -36,13 +36,13 @@ MARKUP = str.maketrans(
 class TableColumn:
     """A column of a table: its name, unit, meaning and priority, and how its values are printed.
 
-    `form` is the format of a number, which is multiplied by `times` first, or a function of the
+    `form` is the format of a number, which is multiplied by `scale` first, or a function of the
     value.
     """
 
     name: str
     form: str | Callable[[Any], str] = ""
-    times: float = 1
+    scale: float = 1
     unit: str = ""
     meaning: str = ""
     priority: int = NORMAL
@@ -63,7 +63,7 @@ class TableColumn:
             return MISSING
         if callable(self.form):
             return self.form(value)
-        return format(value * self.times, self.form)
+        return format(value * self.scale, self.form)
 
 
 def read_columns(table: str, **forms: Callable[[Any], str]) -> dict[str, TableColumn]:
@@ -79,7 +79,7 @@ def read_columns(table: str, **forms: Callable[[Any], str]) -> dict[str, TableCo
             form = forms.get(row["key"], row["form"])
             priority = PRIORITIES[row["priority"]]
             columns[row["key"]] = TableColumn(
-                row["name"], form, float(row["times"]), row["unit"], row["meaning"], priority
+                row["name"], form, float(row["scale"]), row["unit"], row["meaning"], priority
             )
     return columns
 
@@ -97,9 +97,9 @@ def is_missing(value: Any) -> bool:
     return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
-def format_number(value: float | None, form: str, times: float = 1) -> str:
+def format_number(value: float | None, form: str, scale: float = 1) -> str:
     """Return a number in this format after it was multiplied, or a dash if it is missing."""
-    return TableColumn("", form, times).text(value)
+    return TableColumn("", form, scale).text(value)
 
 
 def format_mib(count: float | None, form: str = ",.1f") -> str:

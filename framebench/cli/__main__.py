@@ -215,8 +215,10 @@ def find_empty_option(arguments: Sequence[str]) -> str | None:
             return option
         option = argument if argument.startswith("-") else ""
         name, equals, value = argument.partition("=")
-        if option.startswith("--") and equals and not value.strip():
-            return name
+        if option.startswith("--") and equals:
+            if not value.strip():
+                return name
+            option = ""  # it has its value
     return None
 
 

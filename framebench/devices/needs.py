@@ -132,4 +132,5 @@ def estimate_needs(reserved: int, error: float, device: Device) -> int:
         error: The share by which the prediction may be too low: `ErrorInterval.high`.
         device: The target device.
     """
-    return round(reserved * (1 + error)) + find_context_bytes(device)[1]
+    _, largest_context = find_context_bytes(device)
+    return round(reserved * (1 + error)) + largest_context

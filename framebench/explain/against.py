@@ -113,7 +113,7 @@ def sum_rows(name: str, rows: pd.DataFrame) -> pd.DataFrame:
 
 def describe_case(explanation: Explanation) -> str:
     """Return case and version, such as `transformer/jax/train/fp32/b4/cpu in jax 0.10.2`."""
-    framework = explanation.case.split("/")[1]
+    framework = explanation.framework
     return f"{explanation.case} in {framework} {explanation.versions[framework]}"
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from framebench.explain.account import Moment
 from framebench.records.record import CaseId, RecordPart, check_release
+from framebench.suite.case import Case
 
 
 class FullestMoment(RecordPart):
@@ -74,12 +75,16 @@ class Explanation(RecordPart):
         return dict(bytes_by_kind.most_common())
 
     @property
+    def framework(self) -> str:
+        """Return the framework of the case."""
+        return Case.from_id(self.case).framework
+
+    @property
     def framework_version(self) -> str:
         """Return the framework's release without the build's label, or "" if not recorded."""
-        framework = self.case.split("/")[1]
-        return self.versions.get(framework, "").partition("+")[0]
+        return self.versions.get(self.framework, "").partition("+")[0]
 
     @property
     def release(self) -> str:
         """Return the framework and its version, such as `jax==0.10.2`."""
-        return f"{self.case.split('/')[1]}=={self.framework_version}"
+        return f"{self.framework}=={self.framework_version}"

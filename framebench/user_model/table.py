@@ -33,6 +33,7 @@ from framebench.analysis.tables import (
 from framebench.records.record import Record
 from framebench.records.search import Fit
 from framebench.strategies.registry import BASELINES
+from framebench.suite.case import Case
 
 TIMES = ("step_time_s", "range", "relative", "first_step_s")
 COLUMNS = {
@@ -363,6 +364,6 @@ def make_batch_table(fits: list[Fit]) -> Table:
         "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to "
         "be finite.",
         ("strategy", "batch", "what was found"),
-        [(fit.case.split("/")[3], str(fit.largest or "-"), fit.answer) for fit in fits],
+        [(Case.from_id(fit.case).strategy, str(fit.largest or "-"), fit.answer) for fit in fits],
         left=1,
     )

@@ -72,7 +72,7 @@ class PlanBench:
 
     def measure(self, release: str) -> ReleaseResult:
         """Return the peak that a release plans, and say it."""
-        framework = self.case.split("/")[1]
+        framework = Case.from_id(self.case).framework
         with show_work(f"{framework} {release}: planning for {self.device}"):
             (plan,) = planned_for(
                 [self.case], self.device, self.results, say, f"{framework}=={release}"

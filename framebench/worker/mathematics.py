@@ -96,9 +96,12 @@ class Baseline:
         narrow = adapter.find_narrow_result()
         if narrow:
             raise NarrowModel(f"{narrow} has a result narrower than float64 whatever it is given")
-        perturbed_runs = [observe_perturbed(adapter, seed, PERTURBATION)[1] for seed in range(RUNS)]
+        perturbed_runs = []
+        for seed in range(RUNS):
+            _, perturbed = observe_perturbed(adapter, seed, PERTURBATION)
+            perturbed_runs.append(perturbed)
         restart(adapter)
-        observed = make_first_steps(adapter)[1]
+        _, observed = make_first_steps(adapter)
         reference = Reference(self.case.id, observed.values, observed.tensors)
         tolerances = derive_tolerances(
             observed,
@@ -143,7 +146,7 @@ def check_in_float64(
         adapter = load_float64_adapter(case)
         adapter.build()
         prepare(adapter)
-        observed = make_first_steps(adapter)[1]
+        _, observed = make_first_steps(adapter)
     except (MemoryError, OSError):
         raise  # this machine fails at this moment, and not the strategy
     except Exception as error:  # an operator that the framework lacks may raise anything

@@ -242,7 +242,7 @@ def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
     other.float64 = adapter.float64
     other.deterministic = adapter.deterministic
     other.build()
-    observed = make_first_steps(other)[1]
+    _, observed = make_first_steps(other)
     # the callback that counts collections is the other one's by now, and would keep it alive
     adapter.start_counting_collections()
     del other

@@ -466,7 +466,7 @@ def verify_again(
     reason = reason or describe_late_result(adapter)
     if case.stage.trains:
         restart(adapter)
-        observed = make_first_steps(adapter)[1]
+        _, observed = make_first_steps(adapter)
         reason = reason or describe_unrepeated(adapter, losses, updates_before, tolerances)
     else:
         reason = reason or describe_ignored_inputs(adapter)

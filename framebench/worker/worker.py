@@ -293,7 +293,7 @@ def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit
     """Read the peaks, as in a process of its own, then verify the steps from the first weights."""
     memory = measure_memory(adapter, task, emit)
     emit({"phase": "verification"})
-    verification = make_verified_steps(adapter, task.reference)[1]
+    _, verification = make_verified_steps(adapter, task.reference)
     result = replace(result, verification=verification)
     if not verification.passed:
         return result

@@ -152,6 +152,7 @@ def test_an_interrupted_command_that_reads_says_so(command, results, monkeypatch
         (["grow", "train.py", "--env", "", "--", "--name"], "--env"),
         (["grow", "train.py", "--", "--name", "", "--path="], None),
         (["run", "a", "--env", "b"], None),
+        (["advise", "--device=h100-80gb", ""], None),  # the option has its value
     ],
 )
 def test_an_empty_value_is_found_but_not_behind_two_dashes(arguments, option):

@@ -82,8 +82,8 @@ def compare_machines(rows: Sequence[Row]) -> list[Table]:
     return tables
 
 
-def pivot_machines(df: pd.DataFrame, title: str, quantity: str, times: float) -> Table:
-    """Return a table of one quantity, multiplied by `times`, with a column for each machine."""
+def pivot_machines(df: pd.DataFrame, title: str, quantity: str, scale: float) -> Table:
+    """Return a table of one quantity, multiplied by `scale`, with a column for each machine."""
     # a machine has one row of a case and release, so that the first is the only one
     wide = df.pivot_table(
         quantity,
@@ -97,5 +97,5 @@ def pivot_machines(df: pd.DataFrame, title: str, quantity: str, times: float) ->
         "framework_version": TableColumn("release", priority=ESSENTIAL),
     }
     for machine in wide.columns:
-        shown[machine] = TableColumn(machine, ",.1f", times, priority=ESSENTIAL)
+        shown[machine] = TableColumn(machine, ",.1f", scale, priority=ESSENTIAL)
     return Table(title, "", wide.reset_index(), shown)

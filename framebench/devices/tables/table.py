@@ -208,7 +208,7 @@ def describe_reserved(planned: Planned) -> str:
 
 def describe_context(device: Device) -> str:
     """Return what a process takes next to its allocator; nothing on a device without context."""
-    most = find_context_bytes(device)[1]
+    _, most = find_context_bytes(device)
     return f" + {format_mib(most, ',.0f')} MiB of CUDA context" if most else ""
 
 
