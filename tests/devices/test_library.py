@@ -146,6 +146,33 @@ def test_made_up_numbers_let_loops_end_and_checks_pass(simulated):
 
 
 @pytest.mark.slow
+def test_a_model_has_the_widths_that_its_program_computes_by_tensors(simulated):
+    weights = 4 * (256 * 512 + 512 * 768 + 768 * 1024)
+    assert simulated["computed"]["kinds"]["weights"] == weights
+
+
+@pytest.mark.slow
+def test_a_counter_on_the_device_counts(simulated):
+    """Three steps are simulated, and the third one makes a matrix."""
+    assert simulated["counting"]["allocated"] == WEIGHT + 512
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("place", "numbers"),
+    [
+        ("written through a view", [0.0, 6.0, 1.0]),
+        ("from NumPy", [0, 2, 4]),
+        ("of a detached parameter", [1.0, 1.0]),
+        ("overwritten at random", [1.0, 1.0, 1.0]),  # made up
+        ("of a batch", 0.0),  # made up
+    ],
+)
+def test_numbers_that_depend_on_no_weight_and_no_chance_are_computed(simulated, place, numbers):
+    assert simulated["numbers"][place] == numbers
+
+
+@pytest.mark.slow
 def test_steps_that_cannot_be_followed_are_refused(simulated):
     assert "bytes do not fit beside" in simulated["too large"]
     assert simulated["decorated"]["allocated"] > 0, "a function that is never called is none"

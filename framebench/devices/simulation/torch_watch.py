@@ -33,6 +33,7 @@ from framebench.devices.simulation.conditions import find_answer
 from framebench.devices.simulation.torch_choices import UnknownChoice
 from framebench.devices.simulation.torch_device import is_on_gpu
 from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_numbers import follow_numbers, read_number
 from framebench.devices.simulation.torch_streams import UnknownTiming
 
 aten = torch.ops.aten
@@ -145,7 +146,8 @@ class Watch(TorchDispatchMode):
             return self.follow_higher_order(func, args, kwargs)
         has_number = bool(args) and getattr(args[0], "constant", None) is not None
         if func is aten._local_scalar_dense.default and not has_number:
-            return self.invent_number(args[0])
+            number = read_number(args[0])
+            return self.invent_number(args[0]) if number is None else number
         if func._schema.name.startswith("aten::_fused_") and not func._schema.returns:
             return None  # updates in place, and some have no shapes of their own
         if not torch.is_grad_enabled():
@@ -158,6 +160,7 @@ class Watch(TorchDispatchMode):
             out = func(*args, **kwargs)
         except DynamicOutputShapeException as error:
             return self.run_choice(func, args, kwargs, error)
+        follow_numbers(func, args, kwargs, out)
         in_backward = threading.get_ident() != self.main_thread
         if func is aten.add.Tensor and in_backward and self.defer_sum(args[0], args[1], out):
             return out

@@ -5,6 +5,7 @@ Printed as JSON, by name.
 
 import json
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -116,6 +117,50 @@ def make_deciding_step(device):
     return step
 
 
+def make_computed_step(device):
+    """Widths are computed by tensors, as torchvision's RegNet computes them."""
+    widths = (torch.linspace(1, 4, 4) * 256).round().int().tolist()
+    layers = [nn.Linear(*pair, bias=False) for pair in zip(widths, widths[1:])]
+    model = nn.Sequential(*layers).to(device)
+    batch = torch.randn(ROWS, widths[0], device=device)
+    return lambda: model(batch).sum().backward()
+
+
+def make_counting_step(device):
+    """A counter on the device lets every third step make a matrix."""
+    counter = torch.tensor(0).to(device)
+    matrices = []
+
+    def step():
+        counter.add_(1)
+        matrices.clear()
+        if counter.item() % 3 == 0:
+            matrices.append(torch.zeros(WIDTH, WIDTH, device=device))
+
+    return step
+
+
+def read_numbers():
+    """Return numbers that a program reads after it has written into tensors."""
+    numbers = {}
+
+    def make_step(device):
+        values = torch.zeros(3)
+        values[1] = 5
+        values[1:] += 1
+        numbers["written through a view"] = values.tolist()
+        values.copy_(torch.rand(3))
+        numbers["overwritten at random"] = values.tolist()
+        numbers["from NumPy"] = torch.from_numpy(np.arange(3)).mul(2).tolist()
+        numbers["of a detached parameter"] = nn.Parameter(torch.ones(2)).detach().tolist()
+        batch = torch.randn(ROWS, WIDTH, device=device)
+        numbers["of a batch"] = (batch.sum() * torch.tensor(2.0, device=device)).item()
+        return lambda: batch * 2
+
+    simulate(make_step, "a100-40gb")
+    return numbers
+
+
 def make_choosing_step(device):
     """A mask, its indices, and a mask of elements choose rows, as routers and detectors do."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
@@ -201,6 +246,9 @@ print(
             "scaled": describe(make_scaled_step),
             "resampled": describe(make_resampled_step),
             "deciding": describe(make_deciding_step),
+            "computed": describe(make_computed_step),
+            "counting": describe(make_counting_step),
+            "numbers": read_numbers(),
             "choosing": describe(make_choosing_step),
             "choosing none": describe(make_choosing_step, chosen="none"),
             "choosing all": describe(make_choosing_step, chosen="all"),

@@ -206,7 +206,7 @@ def read_in_step():
             return F.conv2d(values, w).is_contiguous(memory_format=torch.channels_last)
 
         def step():
-            given = torch.tensor([2.0, 3.0], device=device)
+            given = torch.rand(2, device=device)
             read["number of its own"] = torch.tensor(5.0).item()
             read["sum"] = given.sum().item()
             read["comparison"] = bool((given > 0).all())

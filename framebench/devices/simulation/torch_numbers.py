@@ -1,0 +1,114 @@
+"""Compute the numbers of small tensors that a program makes without chance, next to fake ones.
+
+A program may compute a width, a depth or a rate by tensors, as torchvision's RegNet and timm's
+models do (`torch.linspace(0, rate, depth)`), and then read the numbers. With invented ones it would
+build another model. So the operators on small tensors run a second time with numbers, until one of
+them needs a number that is not known: of a weight, a batch, or a random number.
+
+The numbers belong to a storage, so that views share them, and what is written in place is seen by
+all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+MOST_BYTES = 2**15  # of a storage whose numbers are computed
+NUMBERS = "numbers_in_simulation"  # an attribute of storages: their numbers, in one dimension
+HOST = torch.device("cpu")
+
+
+def read_number(tensor: Tensor) -> bool | int | float | None:
+    """Return the number of a tensor of one element, or None if it is not known."""
+    with _disable_current_modes():
+        numbers = find_numbers(tensor)
+        return None if numbers is None else numbers.item()  # type: ignore[no-any-return]
+
+
+def find_numbers(tensor: Tensor) -> Tensor | None:
+    """Return a tensor with the numbers of a fake one, or None if they are not known."""
+    if not isinstance(tensor, FakeTensor):
+        is_small = tensor.device == HOST and tensor.layout == torch.strided
+        return tensor if is_small and tensor.nbytes <= MOST_BYTES else None
+    numbers: Tensor | None = getattr(tensor.untyped_storage(), NUMBERS, None)
+    if numbers is None or numbers.dtype != tensor.dtype:
+        return None
+    return numbers.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def follow_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
+    """Compute the numbers of an operator's results, if those of its arguments are known.
+
+    If they are not, what it writes into is known no more.
+    """
+    is_written = func._schema.is_mutable
+    if not is_written and not is_small_and_new(out):
+        return
+    tensors = list_tensors((*args, *kwargs.values()))
+    with _disable_current_modes():
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        is_known = not is_random and all(find_numbers(tensor) is not None for tensor in tensors)
+        is_computed = is_known and compute(func, args, kwargs, out)
+        if is_written and not is_computed:
+            forget_numbers(func, args, kwargs)
+
+
+def compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> bool:
+    """Run an operator with numbers on the host, and return whether it could be run."""
+    args, kwargs = tree_map_only(Tensor, find_numbers, (tuple(args), kwargs))
+    args, kwargs = tree_map_only(torch.device, lambda _: HOST, (args, kwargs))
+    kwargs.pop("pin_memory", None)
+    try:
+        results = func(*args, **kwargs)
+    except Exception:  # whatever it is that the host cannot run
+        return False
+    for result, fake in zip(tree_leaves(results), tree_leaves(out), strict=True):
+        if isinstance(fake, FakeTensor) and fake.layout == torch.strided:
+            keep_numbers(fake, result)
+    return True
+
+
+def keep_numbers(fake: FakeTensor, result: Tensor) -> None:
+    """Let the storage of a fake tensor have the numbers of a real one in the same order."""
+    storage = fake.untyped_storage()
+    if hasattr(storage, NUMBERS) or (fake.shape, fake.stride()) != (result.shape, result.stride()):
+        return
+    if fake.storage_offset() == result.storage_offset() and fake.dtype == result.dtype:
+        copy = result.untyped_storage().clone()  # a real argument may be the result itself
+        setattr(storage, NUMBERS, torch.empty(0, dtype=result.dtype).set_(copy))
+
+
+def forget_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """Forget the numbers of what an operator writes into."""
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            for tensor in list_tensors((value,)):
+                if isinstance(tensor, FakeTensor) and tensor.layout == torch.strided:
+                    tensor.untyped_storage().__dict__.pop(NUMBERS, None)
+
+
+def is_small_and_new(out: Any) -> bool:
+    """Return whether a result is a small tensor whose storage has no numbers yet."""
+    for tensor in list_tensors((out,)):
+        if not isinstance(tensor, FakeTensor) or tensor.layout != torch.strided:
+            return False
+        storage = tensor.untyped_storage()
+        return storage.nbytes() <= MOST_BYTES and not hasattr(storage, NUMBERS)
+    return False
+
+
+def list_tensors(values: Sequence[Any]) -> Iterator[Tensor]:
+    """Yield the tensors among some arguments, and in lists of tensors among them."""
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from list_tensors(value)
