@@ -112,7 +112,7 @@ def test_without_cases_two_releases_are_compared_by_cached_plans_alone(tmp_path,
         if new is not None:
             store.write(tmp_path, make_compiled(strategy, new, "0.9.2"), ignore)
     for version in ("0.9.1", "0.9.2"):  # what no release plans says nothing about either
-        case = "transformer/jax/train/autotune_off/b8/full"
+        case = "resnet50/jax/train/autotune_off/b64/full"
         refused = make_unplanned("not planned", case=case, framework_version=version)
         store.write(tmp_path, refused, ignore)
 
