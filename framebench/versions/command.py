@@ -249,6 +249,9 @@ def compare_(
         hint = table.suggest_bisection(regressions)
         if hint:
             say(hint + repeat_options(results, threshold=threshold))
+        plans = "" if is_file else sources.find_plans_of_both(results, base, change)
+        if plans:
+            say(f"a GPU may need more or not: {plans}")
         raise typer.Exit(1)
     if all(row.verdict == rule.TOO_FEW for row in rows):
         fail(f"too few blocks for any verdict; {run_hint}", 3)

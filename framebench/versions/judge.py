@@ -163,8 +163,9 @@ def compare_versions(
     """
     parse_pair(base, change)
     usable = select_usable(records)
-    base_records = select_version(usable, base)
-    change_records = select_version(usable, change)
+    hint = suggest_run(base, change)
+    base_records = select_version(usable, base, hint)
+    change_records = select_version(usable, change, hint)
     blocks = machine_blocks or Blocks(usable)
     rows = []
     for key in sorted(base_records.keys() & change_records.keys()):
@@ -199,10 +200,12 @@ def judge_growth(base: int, change: int, minimum: float) -> str:
     return REGRESSION if growth > 0 else IMPROVEMENT
 
 
-def select_version(records: Sequence[Record], text: str) -> dict[tuple[str, str], list[Record]]:
+def select_version(
+    records: Sequence[Record], text: str, hint: str
+) -> dict[tuple[str, str], list[Record]]:
     """Return the records of one version by machine and case, in the order of measurement.
 
-    Raises NotMeasured if no record is of the version.
+    Raises ReleaseNotMeasured, whose message ends with the hint, if no record is of the version.
     """
     selected = defaultdict(list)
     for record in sorted(records, key=get_measurement_time):
@@ -211,10 +214,9 @@ def select_version(records: Sequence[Record], text: str) -> dict[tuple[str, str]
     if not selected:
         releases = sorted({name_release(record) for record in records})
         machines = sorted({record.provenance.machine for record in records})
-        framework, _ = parse_release(text)
         raise ReleaseNotMeasured(
             f"no records of {text} (machine {', '.join(machines) or 'none'}); there are: "
-            f"{', '.join(releases) or 'none'}; framebench versions run --framework {framework}"
+            f"{', '.join(releases) or 'none'}; {hint}"
         )
     return selected
 

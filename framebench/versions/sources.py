@@ -14,6 +14,7 @@ from framebench.engine.progress import CaseProgress
 from framebench.engine.runner import Options
 from framebench.records import store
 from framebench.records.record import Record
+from framebench.suite.case import FULL_SIZE
 from framebench.user_file.opening import open_model
 from framebench.versions import measure
 from framebench.versions.judge import explain_no_machine, has_both, parse_pair
@@ -41,7 +42,8 @@ def read_records_of_both(
         return has_both(select_named(results.get_records(name), cases), base, change)
 
     if machine is None and results.machines and not any(map(has_measured_both, results.machines)):
-        plans = suggest_plans(folder, base, change)
+        command = find_plans_of_both(folder, base, change)
+        plans = f"their plans for a GPU: {command}; to measure them: " if command else ""
         raise explain_no_machine(results.records, base, change, plans)
     answers = has_measured_both
     if any(map(has_measured_named, results.machines)):
@@ -59,8 +61,8 @@ def select_named(records: list[Record], cases: Collection[str] | None) -> list[R
     return [record for record in records if record.case in cases]
 
 
-def suggest_plans(results: Path, base: str, change: str) -> str:
-    """Return the part of a message with a command that compares cached plans of both releases.
+def find_plans_of_both(results: Path, base: str, change: str) -> str:
+    """Return the command that compares cached plans of both releases for a device.
 
     It is empty where there are none for the same case and device.
     """
@@ -72,10 +74,13 @@ def suggest_plans(results: Path, base: str, change: str) -> str:
     of_both = sorted(places[base] & places[change])
     if not of_both:
         return ""
-    device, case = of_both[0]
+    # without a case all of this size are compared
+    of_full_size = [place for place in of_both if place[1].endswith(f"/{FULL_SIZE}")]
+    device, case = (of_full_size or of_both)[0]
+    named = "" if of_full_size else f" {case}"
     return (
-        f"their plans for a GPU: framebench versions compare {base} {change} {case} "
-        f"--device {device}{repeat_options(results)}; to measure them: "
+        f"framebench versions compare {base} {change}{named} --device {device}"
+        f"{repeat_options(results)}"
     )
 
 

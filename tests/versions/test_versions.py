@@ -34,7 +34,7 @@ from framebench.versions.accepted import (
 from framebench.versions.figure import draw_changes
 from framebench.versions.judge import IMPROVEMENT, INCOMPARABLE, REGRESSION, STATUS, TOO_FEW
 from tests.callbacks import ignore
-from tests.devices.fake_predictions import make_planned
+from tests.devices.fake_predictions import make_compiled, make_planned
 from tests.explain.explanations import make_explanation
 from tests.fake_records import change_provenance
 from tests.processes import framebench as command
@@ -213,6 +213,7 @@ def test_first_steps_are_judged_where_three_blocks_compile_anew(cold, verdict, r
         ("jax", NEW, "framework==version"),
         ("tensorflow==2", NEW, "torch, jax, jittor"),
         ("jax==0.1", NEW, f"(machine {ORIGINAL.provenance.machine}); there are: {NEW}, {OLD}"),
+        ("jax==0.1", NEW, "run --framework jax --version 0.1 --version 0.10.2"),
         (OLD, "torch==2.13.0", "not two versions of one framework"),
         (OLD, OLD, "not two versions"),
     ],
@@ -231,6 +232,16 @@ def test_the_command_compares_named_cases_alone(results):
     assert named_rows
     rows_of_the_case = [row for row in all_rows if row["case"] == SLOW]
     assert read_intervals(named_rows) == read_intervals(rows_of_the_case)
+
+
+def test_a_regression_on_a_cpu_names_the_plans_of_both_for_a_gpu(results):
+    write_records(make_version_blocks(ORIGINAL, change=enlarge_peaks), results)
+    assert "--device" not in compare(results).stderr
+    for release in (OLD, NEW):
+        planned = make_compiled("fp32", 100, release.partition("==")[2])
+        write_prediction(results, planned, ignore)
+    command_line = f"framebench versions compare {OLD} {NEW} --device {planned.device}"
+    assert f"{command_line} --results {results}\n" in compare(results).stderr
 
 
 def test_compare_lists_regressions_and_suggests_bisection(results):
