@@ -184,7 +184,9 @@ def factored(adapter: Adapter) -> Proof:
 def expect_buffers_unchanged(is_training: Callable[[], bool]) -> Proof:
     """Return a proof that a step changes no running statistic.
 
-    The proof also holds if `is_training` returns True, since training mode may change them.
+    The proof also holds if `is_training` returns True, since training mode may change them. It is
+    called when the proof is judged, since a strategy that switches to training mode, such as
+    `batch_stats`, may come after the one that is proven.
     """
 
     def are_unchanged(evidence: Evidence) -> bool:

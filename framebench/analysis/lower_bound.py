@@ -138,7 +138,7 @@ def list_second_params(case: Case) -> list[Param]:
     if "in_turn" in options:  # the first model is deleted before
         return []
     params = list(case.spec.params(case.config))
-    if any(option.get("shared") for option in options.values()):
+    if any(option.get("shared_trunk") for option in options.values()):
         # both have one trunk, and the second has only a head of its own
         return [param for param in params if param.name.startswith(case.spec.head)]
     return params

@@ -172,17 +172,17 @@ def measure_held_bytes(run: JaxAdapter) -> list[int]:
 
 
 @switch
-def together(run: JaxAdapter, shared: bool = False) -> Proof:
+def together(run: JaxAdapter, shared_trunk: bool = False) -> Proof:
     """Hold both models at the same time.
 
-    With `shared`, they have the same arrays except in their heads.
+    With `shared_trunk`, they have the same arrays except in their heads.
     """
 
     def attach_models() -> None:
         """Put both models on the device."""
         first = run.params, run.stats
         second = load_pair(run)[1]
-        second = join_trunk(run, first, second) if shared else copy_to_device(second)
+        second = join_trunk(run, first, second) if shared_trunk else copy_to_device(second)
         pair = [first, second]
         run.recipe.models = lambda: iter(pair)
 
@@ -194,7 +194,7 @@ def together(run: JaxAdapter, shared: bool = False) -> Proof:
         weights = jax.tree.leaves(model)
         own_weights = []  # of the second model
         for name, array in zip(list_names(model), weights):
-            if not shared or name.startswith(run.workload.head):
+            if not shared_trunk or name.startswith(run.workload.head):
                 own_weights.append(array)
         both = count_bytes(weights) + count_bytes(own_weights)
         return {"held_bytes": measure_held_bytes(run), "expected_bytes": [both, both]}

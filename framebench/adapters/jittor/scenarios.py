@@ -131,18 +131,18 @@ def distill(run: JittorAdapter) -> Proof:
 
 
 @switch
-def together(run: JittorAdapter, shared: bool = False) -> Proof:
-    """Keep two models in memory; with `shared` they have one trunk and a head each."""
+def together(run: JittorAdapter, shared_trunk: bool = False) -> Proof:
+    """Keep two models in memory; with `shared_trunk` they have one trunk and a head each."""
     models: list[Module] = []
 
     def load_models() -> None:
         for weights in run.host_weights:
             models.append(load_evaluated(run, weights))
-        if shared:
+        if shared_trunk:
             share_trunk(run, *models)
 
     # the second model's own weights
-    second_bytes = count_weight_bytes(run, run.workload.head if shared else ("",))
+    second_bytes = count_weight_bytes(run, run.workload.head if shared_trunk else ("",))
     expected_bytes = count_weight_bytes(run) + second_bytes
     run.before_first_step.append(load_models)
     return run_pair(run, lambda: iter(models), expected_bytes)

@@ -47,7 +47,6 @@ def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
 
 def expect_buffers_unchanged(run: TorchAdapter) -> Proof:
     """Return a proof that a step in evaluation mode changes no running statistic."""
-    # Asked when the proof is judged: the switch of `batch_stats` may run after this one.
     return common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
 
 
@@ -151,10 +150,12 @@ def distill(run: TorchAdapter) -> Proof:
     return proof.counting(count_passes)
 
 
-def _keep_both(run: TorchAdapter, make: Callable[..., list[nn.Module]], shared: bool) -> Proof:
+def _keep_both(
+    run: TorchAdapter, make: Callable[..., list[nn.Module]], shared_trunk: bool
+) -> Proof:
     """Keep two models in memory: those that `make` returns when called with the pair.
 
-    `shared` says whether they have one trunk.
+    `shared_trunk` says whether they have one trunk.
     """
 
     def attach() -> None:
@@ -169,27 +170,29 @@ def _keep_both(run: TorchAdapter, make: Callable[..., list[nn.Module]], shared: 
 
     run.before_first_step.append(attach)
     one = "parameter_bytes_of_one"
-    total = (above(one), below(one, times=2)) if shared else equal_to(one, times=2)
+    total = (above(one), below(one, times=2)) if shared_trunk else equal_to(one, times=2)
     return expect(parameter_bytes=total).counting(count_bytes)
 
 
 @switch
-def together(run: TorchAdapter, shared: bool = False) -> Proof:
-    """Keep two models in memory; with `shared` they have one trunk and a head each."""
+def together(run: TorchAdapter, shared_trunk: bool = False) -> Proof:
+    """Keep two models in memory; with `shared_trunk` they have one trunk and a head each."""
 
     def make(one: nn.Module, other: nn.Module) -> list[nn.Module]:
-        if shared:
+        if shared_trunk:
             for name, module in one.named_children():
                 if not f"{name}.".startswith(run.workload.head):
                     setattr(other, name, module)
         return [one, other]
 
-    return _keep_both(run, make, shared)
+    return _keep_both(run, make, shared_trunk)
 
 
 @switch
-def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
-    """Keep two traced models in memory; with `shared` they have one traced trunk and a head each.
+def scripted(run: TorchAdapter, shared_trunk: bool = False) -> Proof:
+    """Keep two traced models in memory.
+
+    With `shared_trunk` they have one traced trunk and a head each.
 
     The models are traced and not scripted, since `block_runner` is a Python function.
     """
@@ -197,7 +200,7 @@ def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
     @torch.no_grad()
     def make(one: Any, other: Any) -> list[nn.Module]:
         x = run.inputs[0]
-        if not shared:
+        if not shared_trunk:
             return [torch.jit.trace(one, x), torch.jit.trace(other, x)]
         heads = [one.fc, other.fc]
         one.fc = nn.Identity()
@@ -208,7 +211,7 @@ def scripted(run: TorchAdapter, shared: bool = False) -> Proof:
         models = run.models_in_memory
         return {"script_modules": sum(isinstance(m, torch.jit.ScriptModule) for m in models)}
 
-    return _keep_both(run, make, shared) & expect(script_modules=2).counting(count_scripted)
+    return _keep_both(run, make, shared_trunk) & expect(script_modules=2).counting(count_scripted)
 
 
 @switch
@@ -330,12 +333,12 @@ def compute_overlap(copies: list[Span], steps: list[Span]) -> float:
 
     Steps do not overlap each other.
     """
-    total = shared = 0.0
+    total_ms = overlap_ms = 0.0
     for start, end in copies:
-        total += end - start
+        total_ms += end - start
         for step_start, step_end in steps:
-            shared += max(0.0, min(end, step_end) - max(start, step_start))
-    return shared / total if total else 0.0
+            overlap_ms += max(0.0, min(end, step_end) - max(start, step_start))
+    return overlap_ms / total_ms if total_ms else 0.0
 
 
 @switch
