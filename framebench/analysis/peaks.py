@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from framebench.analysis.blocks import Blocks
-from framebench.analysis.frames import Row, make_rows
+from framebench.analysis.frames import Row, make_blocks, make_rows
 from framebench.analysis.lower_bound import (
     FLOAT32_BYTES,
     compute_lower_bound,
@@ -84,16 +84,18 @@ def find_fault(row: Row) -> str | None:
 def read_evidence(
     results: Path, machine: str, workload: str, scenario: str
 ) -> tuple[list[Row], Blocks]:
-    """Return the rows of a machine, workload and scenario, and the blocks with their times.
+    """Return the rows of a machine, workload and scenario, and the blocks of the machine.
 
     The rows are of one version of each framework.
     """
+    records = select_records(read_for_tables(results, machine))
+    # of all workloads, so that a ratio has the interval that it has in every table
+    blocks = make_blocks(records)
     wanted = []
-    for record in read_for_tables(results, machine):
+    for record in select_single(records):
         if (record.parsed.workload, record.parsed.scenario) == (workload, scenario):
             wanted.append(record)
-    records = select_records(wanted)
-    return make_rows(select_single(records)), Blocks(records)
+    return make_rows(wanted, machine_blocks=blocks), blocks
 
 
 def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:

@@ -121,3 +121,18 @@ def test_the_strategy_that_needs_least_is_one_everywhere(workload, framework):
     (line,) = [line for line in lines if line.startswith(f"**{title}**")]
     sentence = f"{get_title(framework)} needs {format_mib(needs):,.1f} MiB with `{strategy}`"
     assert sentence in line
+
+
+@pytest.mark.parametrize("workload", BATCHES)
+def test_advise_and_the_frame_give_a_ratio_one_interval(workload):
+    """How much blocks differ is learnt from all of a machine's, whatever cases are asked about."""
+    rows, _ = read_evidence(ROOT / "results", MACHINE, workload, "train")
+    table = load_table().set_index("case")
+    names = ["time_ratio", "time_ratio_low", "time_ratio_high"]
+    compared = 0
+    for row in rows:
+        if row.time_ratio_low is not None:
+            compared += 1
+            in_frame = list(table.loc[row.case, names])
+            assert [row.time_ratio, row.time_ratio_low, row.time_ratio_high] == in_frame
+    assert compared
