@@ -129,8 +129,8 @@ def announce(steps: int) -> None:
     """Say what is about to run, and about how long it takes."""
     say(
         f"{count_steps(steps)} steps: {WARM_UP} of warm-up, {steps} that are read, and "
-        f"{2 * STEPS_PER_HALF} that are watched. They take as long as so many of yours, and the "
-        "readings some time more; whatever they keep stays in memory until the end"
+        f"{2 * STEPS_PER_HALF} that are watched. That takes as long as your own steps and some "
+        "seconds more; whatever they keep stays in memory until the end"
     )
 
 

@@ -201,8 +201,8 @@ def list_notes(growth: Growth) -> list[str]:
         )
     if verdict == "grows" and not growth.kept:
         notes.append(
-            f"{growth.watched} more steps were watched, and most of them left nothing "
-            "behind that could be named"
+            f"most of the last {growth.watched} steps, which were watched, left nothing behind "
+            "that could be named"
         )
     return notes
 
@@ -233,8 +233,8 @@ def tabulate_kept(growth: Growth) -> Table:
         "bytes_per_step": TableColumn("bytes per step", describe_size, priority=ESSENTIAL),
     }
     caption = (
-        f"in {growth.watched} more steps, which were watched; the bytes of a tensor stand in the "
-        "row of its storage, and those of a graph that it keeps in the table above"
+        f"left behind by the last {growth.watched} of the watched steps; the bytes of a tensor "
+        "stand in the row of its storage, and those of a graph that it keeps in the table above"
     )
     data = pd.DataFrame([row.model_dump() for row in growth.kept], columns=list(shown))
     return Table(f"{growth.case}: what piles up", caption, data, shown, left=4)
