@@ -30,7 +30,11 @@ def main(
 ) -> None:
     """Report the regressions in the file that are not accepted."""
     bisected = 0
-    for verdict in json.loads(file.read_text()):
+    text = file.read_text()
+    if not text.strip():  # the command ended before a verdict, and its own log says why
+        print(f"{file} has no verdict: nothing to report")
+        return
+    for verdict in json.loads(text):
         rows = sorted(verdict["new_regressions"], key=lambda row: row["ratio"] or 0, reverse=True)
         for row in rows:
             release = ""

@@ -484,12 +484,21 @@ def add(
         fail(str(error), 2)
     pinned = find_pinned_versions(framework)
     if version in pinned:
-        fail(f"{release} is pinned already, in {pinned[version].name}", 2)
+        fail(
+            f"{release} is pinned already, in {pinned[version].name}; to measure it next to the "
+            f"others: framebench versions run --framework {framework}",
+            2,
+        )
     releases.check_listed(framework, version)
     packages = pin.resolve(framework, version)
     file = pin.write_pins(framework, version, packages)
     pin.write_matrix()
     say(f"requirements/versions/{file.name}: {format_count(len(packages), 'package')}")
+    if not pin.has_day(framework, version):
+        say(
+            f"requirements/{pin.RELEASES} lacks the day on which it appeared, by which the history "
+            f"of releases is ordered; add the line {framework},{version},YYYY-MM-DD"
+        )
     say(f"framebench versions run --framework {framework} measures it next to the others")
 
 

@@ -40,10 +40,10 @@ if sys.argv[1:3] == ["issue", "list"]:
 
 
 def run_report(
-    folder: Path, new: list[dict[str, object]], open_issues: list[dict[str, object]]
+    folder: Path, new: list[dict[str, object]] | None, open_issues: list[dict[str, object]]
 ) -> list[list[str]]:
     """Run the tool on a verdict with these new regressions, and return the commands that `gh` was
-    given.
+    given. None stands for a command that ended before its verdict.
     """
     gh = folder / "gh"
     gh.write_text(FAKE_GH.format(python=sys.executable))
@@ -52,7 +52,7 @@ def run_report(
     log.touch()
     verdict = {"framework": "jax", "pinned": "0.10.2", "newest": "0.11.0", "new_regressions": new}
     file = folder / "newest.json"
-    file.write_text(json.dumps([verdict]))
+    file.write_text("" if new is None else json.dumps([verdict]))
     variables = {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "GH_LOG": str(log),
@@ -79,6 +79,10 @@ def test_a_regression_with_an_open_issue_is_a_comment_there(tmp_path):
 
 def test_no_regression_needs_no_issue(tmp_path):
     assert run_report(tmp_path, [], []) == []
+
+
+def test_a_command_that_ended_before_its_verdict_needs_no_issue(tmp_path):
+    assert run_report(tmp_path, None, []) == []
 
 
 def test_the_branch_with_the_records_keeps_those_of_every_week(tmp_path):
