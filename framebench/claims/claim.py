@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from framebench.claims.measures import Measure
-from framebench.claims.needs import ANYWHERE, Needs
+from framebench.claims.preconditions import ANYWHERE, Preconditions
 from framebench.claims.rule import Sign, Target
 
 
@@ -70,7 +70,7 @@ class Claim:
     advice: tuple[Advice, ...] = ()
     deciding: tuple[Measurement, ...] = ()
     informational: tuple[Measurement, ...] = ()  # shown, and not used for the verdict
-    needs: Needs = ANYWHERE  # without which no measurement decides
+    needs: Preconditions = ANYWHERE  # without which no measurement decides
     absent: tuple[str, ...] = ()  # names that are claimed to exist
     # a fact from a document, with its source; or why the measurements are what they are
     note: str = ""

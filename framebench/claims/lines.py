@@ -14,8 +14,8 @@ from framebench.claims.measures import (
     OfProgram,
     choose_peak,
 )
-from framebench.claims.needs import Conditions
 from framebench.claims.numbers import format_effect
+from framebench.claims.preconditions import Conditions
 from framebench.claims.rule import (
     DOES_NOT_RUN,
     NOT_MEASURED,

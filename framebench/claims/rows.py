@@ -27,8 +27,8 @@ from framebench.claims.measures import (
     Read,
     read_ref,
 )
-from framebench.claims.needs import Needs
 from framebench.claims.plans import PLANNED_FRAMEWORKS
+from framebench.claims.preconditions import Preconditions
 from framebench.claims.rule import Target
 from framebench.claims.samples import PEAK, find_quantity
 from framebench.claims.store import SNIPPET
@@ -154,7 +154,7 @@ def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
         "deciding": tuple(deciding),
         "informational": tuple(informational),
         "advice": tuple(Advice(**one) for one in fields.get("advice", ())),
-        "needs": Needs(**fields.get("needs", {})),
+        "needs": Preconditions(**fields.get("needs", {})),
         "absent": tuple(fields.get("absent", ())),
     }
     return Claim(**values, place=place)

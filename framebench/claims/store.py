@@ -17,8 +17,8 @@ from framebench.analysis.results import Results
 from framebench.analysis.selection import select_current, select_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.claims import plans
-from framebench.claims.needs import DeviceKind
 from framebench.claims.plans import Plan
+from framebench.claims.preconditions import DeviceKind
 from framebench.claims.probed_record import Probed
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Provenance, Record

@@ -15,7 +15,7 @@ from framebench.analysis.results import Results
 from framebench.claims.claim import Measurement
 from framebench.claims.ledger import is_measured, make_ledger
 from framebench.claims.lines import add_gpu_lines, make_line
-from framebench.claims.needs import Needs
+from framebench.claims.preconditions import Preconditions
 from framebench.claims.registry import REGISTRY
 from framebench.claims.show import describe_cases, list_machines
 from framebench.claims.store import MachineResults
@@ -315,7 +315,8 @@ def test_a_missing_case_has_a_command_unless_it_failed(results, status, command)
 
 
 @pytest.mark.parametrize(
-    "needs", [Needs(device="gpu"), Needs(size="full"), Needs(cpu_flag="amx_bf16")]
+    "needs",
+    [Preconditions(device="gpu"), Preconditions(size="full"), Preconditions(cpu_flag="amx_bf16")],
 )
 def test_an_unmet_precondition_shows_the_number_without_a_verdict(results, needs):
     add_both(results, 80)
@@ -328,7 +329,7 @@ def test_an_unmet_precondition_shows_the_number_without_a_verdict(results, needs
 def test_a_met_precondition_changes_no_verdict(results):
     add_both(results, 80)
     assert (
-        judge_claim(results, make_claim(needs=Needs(size="tiny", device="cpu"))).verdict
+        judge_claim(results, make_claim(needs=Preconditions(size="tiny", device="cpu"))).verdict
         == "confirmed"
     )
 

@@ -23,8 +23,8 @@ class Conditions:
 
 
 @dataclass(frozen=True)
-class Needs:
-    """A claim's precondition; an empty field allows anything."""
+class Preconditions:
+    """What a claim asks of a measurement; an empty field allows anything."""
 
     size: str = ""
     device: DeviceKind | None = None
@@ -46,4 +46,4 @@ class Needs:
         return "; ".join(unmet)
 
 
-ANYWHERE = Needs()
+ANYWHERE = Preconditions()
