@@ -27,7 +27,6 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _device
 from torch.utils.data import DataLoader
 
-import framebench
 from framebench.devices.catalog import CONTEXT, Device
 from framebench.devices.simulation.scope import MODES
 from framebench.devices.simulation.torch_device import (
@@ -51,7 +50,7 @@ SEES_SIMULATED = (
     f"{INSTALLED / 'torch'}{os.sep}",
     f"{INSTALLED / 'torchao'}{os.sep}",
     f"{INSTALLED / 'bitsandbytes'}{os.sep}",
-    f"{Path(framebench.__path__[0])}{os.sep}",
+    f"{Path(__file__).parents[2]}{os.sep}",  # framebench
     "<",
 )
 MEASURED = "only the GPU itself can tell"
@@ -418,7 +417,7 @@ def sees_cuda(frame: FrameType) -> bool:
 def answer_cuda(device: Device, gpu: Gpu, watch: Watch, gpus: int) -> Iterator[None]:
     """Let `torch.cuda` answer as on a machine with so many GPUs, of which one is simulated."""
     answers = CudaAnswers(device, gpu, watch, gpus)
-    read_device = FakeTensor.device.fget
+    read_device = vars(FakeTensor)["device"].fget
     init_context = _device.DeviceContext.__init__
     make_fake = FakeTensor.__new__
     get_iterator = DataLoader._get_iterator
