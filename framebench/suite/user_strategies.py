@@ -230,13 +230,13 @@ REFUSALS = (
         "it, model(), loss() and optimizer() would be tried this way",
     ),
     Refusal(
-        lacks_blocks,
-        "there is no class of which the model has several modules, each with modules in it: name "
-        "its `blocks`",
-    ),
-    Refusal(
         would_change_linen,
         "a Linen module or a function sets its own precision and recomputation in the file",
+    ),
+    Refusal(
+        lacks_blocks,
+        "there is no class of which the model has several modules, each with modules in it: name "
+        "its `blocks`, as in `blocks = Block`, also for one module that a scan repeats",
     ),
     Refusal(
         lacks_attention,

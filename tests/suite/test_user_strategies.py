@@ -23,7 +23,7 @@ EXAMPLES = {
         "offload",
     ),
     rules.would_change_linen: (
-        {"linen": True},
+        {"linen": True, "blocks": []},  # it has no modules that could be named
         "checkpoint",
         "a Linen module or a function",
         "accumulate",
@@ -176,3 +176,20 @@ def test_some_strategies_draw_other_numbers(framework, strategy, is_different):
     plan = find_strategy("train", strategy)
     assert rules.draws_differently(facts, plan) == is_different
     assert not rules.draws_differently(facts | {"random": False}, plan)
+
+
+@pytest.mark.parametrize(
+    ("facts", "strategy", "is_different"),
+    [
+        ({"random": False}, "channels_last", False),
+        ({"random": True}, "channels_last", True),
+        ({"random": True, "draws_by_layout": False}, "channels_last", False),
+        ({"random": True, "draws_by_layout": False}, "accumulate", True),
+        ({"random": True, "draws_by_layout": False}, "checkpoint", False),
+    ],
+)
+def test_another_layout_draws_other_numbers_only_where_images_are_drawn(
+    facts, strategy, is_different
+):
+    plan = find_strategy("train", strategy)
+    assert rules.draws_differently(TORCH | facts, plan) == is_different
