@@ -350,8 +350,8 @@ def measure(
         environment: The framework's environment.
         show_first: Called with the first records, which have no times.
         show_interrupted: Called with the records so far if the user interrupts.
-        limit_s: Seconds after the beginning in which all must end; the baseline is measured in any
-            case.
+        limit_s: Seconds after the beginning in which all must end; what comes first is measured in
+            any case.
 
     Raises Fault.
     """

@@ -58,8 +58,7 @@ def look_at(
     """Measure the memory of these variants, verify them, and return their records.
 
     As many run at once as there are cores, or one at a time where there is no memory for more.
-    `baseline_bytes` is what each may take. The first of all is measured in any case; others only
-    while `has_time` says so.
+    `baseline_bytes` is what each may take. More are measured only while `has_time` says so.
     """
     at_once = len(run.options.list_cores())
     if not fits([baseline_bytes], read_free_memory(), at_once - 1):
@@ -74,7 +73,7 @@ def look_at(
     alone = [variant for variant in remaining if runs_in_one_process(variant)]
     for start in range(0, len(alone), at_once):
         together = alone[start : start + at_once]
-        if records and not has_time(together):
+        if not has_time(together):
             return records
         records += run_side_by_side(together, run)
     others = [variant for variant in remaining if not runs_in_one_process(variant)]
@@ -84,8 +83,7 @@ def look_at(
         try:
             for start in range(0, len(others), at_once):
                 together = others[start : start + at_once]
-                is_first = not records and start == 0
-                if not is_first and not has_time(together):
+                if not has_time(together):
                     break
                 group = Group(f"look/{together[0].case.id}", tuple(together))
                 blocks.measure_group(group, run)

@@ -23,15 +23,20 @@ REMARKS = {
 
 @dataclass
 class Deadline:
-    """When all must end, by `time.monotonic` in seconds; None: whenever it is done."""
+    """When all must end, by `time.monotonic` in seconds; None: whenever it is done.
+
+    What is asked about first is allowed in any case, so that a command that is repeated goes on.
+    """
 
     moment: float | None
     progress: CaseProgress
+    has_begun: bool = False  # whether something was allowed
     is_over: bool = False  # whether something was not allowed
 
     def allows(self, variants: Sequence[Variant]) -> bool:
         """Return whether these variants can still be measured once, by what they should take."""
-        if self.moment is None:
+        if self.moment is None or not self.has_begun:
+            self.has_begun = True
             return True
         cases = [variant.case for variant in variants]
         end = time.monotonic() + self.progress.estimate_block(cases)
