@@ -12,11 +12,16 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from framebench.adapters.torch import user_model
 from framebench.adapters.torch.fake_modules import convertible_modules
+from framebench.adapters.torch.fake_numbers import KnownNumbers
 from framebench.suite.user_file import Fault, describe_fault
 
 if __name__ == "__main__":
     try:
-        with FakeTensorMode(allow_non_fake_inputs=True), convertible_modules():
+        with (
+            FakeTensorMode(allow_non_fake_inputs=True),
+            KnownNumbers(),
+            convertible_modules(),
+        ):
             print(json.dumps(user_model.facts(int(sys.argv[1]))))
     except Fault as error:
         print(json.dumps({"fault": str(error)}))

@@ -100,6 +100,24 @@ def batch(n):
 def loss(output, target):
     return ((output - target) ** 2).mean()
 """
+# as models of timm's and torchvision's compute their widths and rates, and draw their weights
+COMPUTED = """
+import torch
+from torch import nn
+
+def model():
+    widths = (torch.linspace(1, 2, 2) * 512).int().tolist()
+    rates = [rate.item() for rate in torch.linspace(0, 0.1, 2)]
+    layers = nn.Linear(*widths, bias=False), nn.Dropout(rates[1])
+    nn.init.trunc_normal_(layers[0].weight, std=0.02)
+    return nn.Sequential(*layers)
+
+def batch(n):
+    return torch.randn(n, 512), torch.randn(n, 1024)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+"""
 MIB = 2**20
 pytestmark = pytest.mark.usefixtures("imported_once")
 
@@ -154,6 +172,14 @@ def test_weights_are_predicted_in_the_types_that_the_file_gives_them(
     assert planned["weight_types"] == types
     # a gradient has the type of its weight
     assert planned["parts"]["gradients"] == (4 if trained == "float32" else 2) * MIB
+
+
+@pytest.mark.slow
+def test_a_file_may_compute_its_widths_by_tensors_and_draw_weights_within_bounds(tmp_path):
+    done = run_on_file("predict", COMPUTED, tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    (planned,) = json.loads(done.stdout)
+    assert planned["parts"]["weights"] == 512 * 1024 * 4
 
 
 @pytest.mark.parametrize(

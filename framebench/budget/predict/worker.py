@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.fake_modules import convertible_modules
+from framebench.adapters.torch.fake_numbers import KnownNumbers
 from framebench.adapters.torch.storages import Storages
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
@@ -30,7 +31,7 @@ def predict_step_bytes(case: Case) -> dict[str, int]:
 
     The optimizer has its states from the second step on.
     """
-    with FakeTensorMode(), convertible_modules(), Storages() as storages:
+    with FakeTensorMode(), KnownNumbers(), convertible_modules(), Storages() as storages:
         adapter = FakeAdapter(case)
         adapter.build()
         adapter.step()

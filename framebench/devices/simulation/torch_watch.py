@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch import fake_modules
+from framebench.adapters.torch.fake_numbers import follow_numbers, is_drawing, read_number
 from framebench.devices.simulation import (
     torch_attention,
     torch_choices,
@@ -33,7 +34,6 @@ from framebench.devices.simulation.conditions import find_answer
 from framebench.devices.simulation.torch_choices import UnknownChoice
 from framebench.devices.simulation.torch_device import is_on_gpu
 from framebench.devices.simulation.torch_gpu import Gpu
-from framebench.devices.simulation.torch_numbers import follow_numbers, read_number
 from framebench.devices.simulation.torch_streams import UnknownTiming
 
 aten = torch.ops.aten
@@ -436,6 +436,8 @@ class Watch(TorchDispatchMode):
           MOST_TRUE_ANSWERS times, and then False.
         """
         if tensor.dtype == torch.bool:
+            if is_drawing(sys._getframe(2)):
+                return False
             frame = find_frame(sys._getframe(1))
             if frame is not None:
                 answer = find_answer(frame.f_code.co_filename, frame.f_lineno)

@@ -11,18 +11,54 @@ all of them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 MOST_BYTES = 2**15  # of a storage whose numbers are computed
 NUMBERS = "numbers_in_simulation"  # an attribute of storages: their numbers, in one dimension
+FRAMES_BETWEEN = 4  # of modes, between an operator and the function that calls it
 HOST = torch.device("cpu")
+
+
+class KnownNumbers(TorchDispatchMode):
+    """Let a program on fake tensors read the numbers that are known."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator, and compute the numbers of its results if it can be done."""
+        kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            return func(*args, **kwargs)
+        if func is torch.ops.aten._local_scalar_dense.default:
+            number = read_number(args[0])
+            if number is not None:
+                return number
+            if is_drawing(sys._getframe(1)):
+                return False
+        out = func(*args, **kwargs)
+        follow_numbers(func, args, kwargs, out)
+        return out
+
+
+def is_drawing(frame: FrameType | None) -> bool:
+    """Return whether PyTorch draws weights until none is out of bounds, and asks if some are.
+
+    The answer to `nn.init.trunc_normal_` is then False.
+    """
+    for _ in range(FRAMES_BETWEEN):
+        if frame is None or frame.f_code.co_filename == nn.init.__file__:
+            break
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename == nn.init.__file__
 
 
 def read_number(tensor: Tensor) -> bool | int | float | None:
