@@ -231,7 +231,8 @@ REFUSALS = (
     ),
     Refusal(
         would_change_linen,
-        "a Linen module or a function sets its own precision and recomputation in the file",
+        "a Linen module or a function sets its own precision and recomputation in the file: "
+        "it recomputes what is in nn.remat or jax.checkpoint, also inside nn.scan",
     ),
     Refusal(
         lacks_blocks,

@@ -235,6 +235,8 @@ def describe_loss(facts: dict[str, Any]) -> str:
 def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
     """Return what was found in the file, in a line."""
     blocks = "no blocks"
+    if facts.get("linen"):
+        blocks = "blocks as the file runs them"  # none are looked for in a Linen module
     if facts["blocks"]:
         blocks = f"{format_count(len(facts['blocks']), 'block')} ({facts['block']})"
         others = [name for name in facts.get("levels", ()) if name != facts["block"]]

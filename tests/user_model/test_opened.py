@@ -18,6 +18,7 @@ from framebench.records.pins import find_pinned_versions
 from framebench.suite.case import UnknownCase
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.selectors import parse, select
+from framebench.user_file import trial
 from framebench.versions import bisect
 from framebench.versions.bisection_record import ReleaseResult
 from tests.processes import framebench
@@ -139,3 +140,17 @@ def test_the_largest_batch_of_a_file_is_found(tmp_path):
     (fit,) = run_json(tmp_path, "max-batch", str(write_variant(tmp_path)), *options)
     assert fit["case"] == "own/torch/train/fp32/b1/mine"
     assert fit["largest"] == 16
+
+
+@pytest.mark.parametrize(
+    ("facts", "text"),
+    [
+        ({"blocks": []}, ", no blocks, "),
+        ({"blocks": [], "linen": True}, ", blocks as the file runs them, "),
+        ({"blocks": ["a", "b"], "block": "Layer"}, ", 2 blocks (Layer), "),
+    ],
+)
+def test_only_a_model_that_was_searched_for_blocks_is_said_to_have_none(facts, text, tmp_path):
+    model = trial.inspect_file(write_variant(tmp_path), 4)
+    found = {"input": [4, 8], "parameters": 10, "optimizer": "SGD"}
+    assert text in trial.describe_facts(model, found | facts)
