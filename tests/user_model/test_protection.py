@@ -2,7 +2,6 @@
 not end is named.
 """
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -57,33 +56,51 @@ def test_a_file_that_exceeds_free_memory_is_stopped(tmp_path, monkeypatch):
 
 
 DEEP = """
-class Block(nn.Module):
+class Layer(nn.Module):
     def __init__(self):
         super().__init__()
-        self.inner = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
+        self.product = nn.Linear(6, 6)
+
+    def forward(self, x):
+        x = self.product(x)
+        return x + x.tanh() * x.sigmoid()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList([Group(), Group()])
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x):
+        for part in self.parts:
+            x = part(x)
+        return self.head(x)
+
+class Group(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer() for _ in range(4)])
 
     def forward(self, x):
         room = torch.empty(2**28)  # 1 GiB, of which not a page is touched
-        return self.inner(x)
+        for layer in self.layers:
+            x = layer(x)
+        return x
 
-def model():
-    return nn.Sequential(Block(), Block(), nn.Linear(6, 3))
+model = Net
 """
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("environment")
-def test_a_baseline_beyond_the_budget_is_measured_all_the_same(tmp_path):
-    """Strategies that may fit are compared with it. Two levels repeat: a pass chooses one."""
+def test_a_pass_beyond_the_budget_is_made_all_the_same(tmp_path):
+    """Strategies that may fit are compared with it. Only a pass tells which level saves more."""
     file = tmp_path / "mine.py"
     file.write_text(f"{TORCH}\n{DEEP}\n")
     options = ("--strategies", "fp32", "--budget", "300MiB")
-    done = try_file(file, tmp_path / "results", *options, "--json")
+    done = try_file(file, tmp_path / "results", *options)
     assert done.returncode == 0, done.stderr
-    (row,) = json.loads(done.stdout)
-    assert row["status"] == "ok"
-    assert row["needs_bytes"] > 2**30
-    assert "Nothing fits within 300.0 MiB" in done.stderr
+    assert "8 blocks (Layer, which save most" in done.stderr
 
 
 @pytest.mark.parametrize(
