@@ -168,7 +168,8 @@ def find_peak(rows: Sequence[Row], case: Case, searches: Searches) -> tuple[Peak
 def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak:
     """Return the peak of a case from the rows in `evidence`, which `select_evidence` returns.
 
-    A record of the case comes first, then a search that ran it, then a prediction.
+    A record of the case comes first, then a search that ran it, then a prediction. Raises
+    NoRecords if there is none (`refuse_single_samples`).
     """
     newest = evidence[-1]
     origin = newest.machine, newest.framework_version, newest.device
@@ -188,6 +189,8 @@ def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak
         peak = Peak("measured", "search under a limit", peak_bytes)
         kept_bytes = probe.kept_bytes or 0
     else:
+        if not isinstance(case, DescribedCase):
+            refuse_single_samples(evidence, case)
         peak = predict_peak(evidence, case)
         kept_bytes = max(find_kept_bytes_of_row(case, row, searches) for row in evidence)
     return peak._replace(kept_bytes=kept_bytes, limits=limits)
@@ -233,6 +236,27 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     method = f"line through batches {', '.join(map(str, batches))}"
     method += describe_reach(case.batch, max(batches))
     return Peak("predicted", method, value, low, high)
+
+
+def refuse_single_samples(evidence: Sequence[Row], case: Case) -> None:
+    """Raise NoRecords if the case has one sample in the model at a time, and no row had so few.
+
+    Convolutions may take another path for a single sample: PyTorch's U-Net needs up to 2.5 times
+    the upper end of such a prediction. Models that declare to have no convolutions are predicted:
+    like batches of two samples and more, they never needed over 2 % more than that
+    (studies/batch_lines, "Prediction of smaller batches").
+    """
+    if get_micro_batch(case) > 1 or case.spec.has_convolutions is False:
+        return
+    if any(get_micro_batch(parse_case(row.case)) == 1 for row in evidence):
+        return
+    batches = sorted({row.batch for row in evidence})
+    raise NoRecords(
+        f"{case.id} has one sample in the model at a time, for which convolutions may take another "
+        f"path than in the measured batches, {', '.join(map(str, batches))}: framebench max-batch "
+        f"'{case.workload}/{case.framework}/{case.scenario}/{case.strategy}/{case.size}' "
+        f"--budget SIZE --max-batch {case.batch} runs it"
+    )
 
 
 def describe_reach(batch: int, largest: int) -> str:

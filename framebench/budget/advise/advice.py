@@ -104,6 +104,8 @@ class Candidate:
     measured_up_to: int = 0
     # where the largest batch is in question and is far: the largest of those measured that fits
     measured_fit: int = 0
+    # where no batch fits: a smaller one, whose peak cannot be predicted; 0 if there is none
+    unknown_batch: int = 0
 
     @property
     def is_far(self) -> bool:
@@ -201,7 +203,7 @@ def advise(
     every_row = []
     for machine_rows in relevant:
         every_row += [row for row in machine_rows if row.device in devices]
-    candidates = make_candidates(rows, every_row, speeds, question, searches)
+    candidates, refused = make_candidates(rows, every_row, speeds, question, searches)
     fitting = []
     different_result = []
     # sorted together, so that both lists are in the order of the same measure
@@ -217,7 +219,7 @@ def advise(
         fitting,
         different_result,
         sort_candidates(beyond, "memory"),
-        explain_left_out(rows, question.size),
+        explain_left_out(rows, question.size) | refused,
     )
 
 
@@ -267,10 +269,11 @@ def make_candidates(
     speeds: Sequence[Row],
     question: Question,
     searches: Searches,
-) -> list[Candidate]:
+) -> tuple[list[Candidate], dict[str, str]]:
     """Return one candidate for each framework and strategy with usable rows.
 
-    The candidate is at the batch in question, or at the largest that fits.
+    The candidate is at the batch in question, or at the largest that fits. The second result has
+    cases whose peak cannot be predicted, with the reason.
 
     Args:
         rows: One row for each case, of the first machine that has it.
@@ -280,6 +283,7 @@ def make_candidates(
         searches: Searches for the largest batch.
     """
     candidates = []
+    refused = {}
     usable = {(row.framework, row.strategy) for row in rows if not find_fault(row)}
     for framework, strategy in sorted(usable):
         case = question.case(framework, strategy, question.batch or 1)
@@ -294,8 +298,11 @@ def make_candidates(
         if question.batch is None:
             candidates.append(strategy_evidence.find_largest_batch(case))
         elif question.batch % case.plan.micro_batches == 0:
-            candidates.append(strategy_evidence.judge(case))
-    return candidates
+            try:
+                candidates.append(strategy_evidence.judge(case))
+            except NoRecords as error:
+                refused[case.id] = str(error)
+    return candidates, refused
 
 
 def select_timed(rows: Sequence[Row], case: Case, device: str | None) -> list[Row]:
@@ -328,7 +335,8 @@ class StrategyEvidence:
     def judge(self, case: Case) -> Candidate:
         """Return a case with its peak, whether it fits, and its speed (`find_speed`).
 
-        A search that tells whether it fits counts more than records and predictions.
+        A search that tells whether it fits counts more than records and predictions. Raises
+        NoRecords if its peak cannot be predicted.
         """
 
         peak = choose_peak(self.rows, case, self.searches)
@@ -371,10 +379,14 @@ class StrategyEvidence:
         def rank_speed(row: Row) -> tuple[bool, float]:
             return is_calibrated(row), row.throughput or 0
 
-        for batch in sorted(self.list_promising_batches(case), reverse=True):
+        smallest = self.find_smallest_batch(case)
+        for batch in sorted(self.list_promising_batches(case, smallest), reverse=True):
             candidate = self.judge(replace(case, batch=batch))
             if candidate.fits:
                 break
+        unknown_batch = 0
+        if not candidate.fits and smallest > case.plan.micro_batches:
+            unknown_batch = case.plan.micro_batches
         timed = self.list_timed_up_to(candidate.case.batch)
         fastest = max(timed, key=rank_speed, default=None)
         measured_fit = 0
@@ -382,7 +394,18 @@ class StrategyEvidence:
             for batch in self.list_measured_batches(case):
                 if self.judge(replace(case, batch=batch)).fits:
                     measured_fit = max(measured_fit, batch)
-        return replace(candidate, speed=fastest, measured_fit=measured_fit)
+        return replace(
+            candidate, speed=fastest, measured_fit=measured_fit, unknown_batch=unknown_batch
+        )
+
+    def find_smallest_batch(self, case: Case) -> int:
+        """Return the smallest batch whose peak is known, with one sample or two in the model."""
+        smallest = case.plan.micro_batches
+        try:
+            choose_peak(self.rows, replace(case, batch=smallest), self.searches)
+        except NoRecords:
+            return 2 * smallest
+        return smallest
 
     def list_measured_batches(self, case: Case) -> set[int]:
         """Return the batches of the case's size that were measured, or ran within the budget."""
@@ -392,24 +415,24 @@ class StrategyEvidence:
             batches.add(largest_fitting)
         return batches
 
-    def list_promising_batches(self, case: Case) -> set[int]:
-        """Return the batches among which the largest that fits must be.
+    def list_promising_batches(self, case: Case, smallest: int) -> set[int]:
+        """Return the batches from `smallest` on among which the largest that fits must be.
 
         The batches are the smallest, the largest that is predicted to fit, those measured, the
         largest that a search saw fit, and the one below the smallest that a search saw fail.
         """
-        smallest = case.plan.micro_batches
+        step = case.plan.micro_batches
 
         def predict_need(batch: int) -> int:
             return choose_peak(self.rows, replace(case, batch=batch), self.searches).needs
 
         # the need grows with the batch, so that the first so many fit
-        batches = range(smallest, LARGEST_BATCH + 1, smallest)
+        batches = range(smallest, LARGEST_BATCH + 1, step)
         fitting = bisect_right(batches, self.budget, key=predict_need)
-        promising = {smallest, fitting * smallest, *self.list_measured_batches(case)}
+        promising = {smallest, *batches[:fitting][-1:], *self.list_measured_batches(case)}
         failing = self.find_searches(case).find_smallest_failing(self.budget)
         if failing is not None:
-            promising.add(failing - smallest)
+            promising.add(failing - step)
         return {batch for batch in promising if batch >= smallest}
 
 

@@ -236,6 +236,31 @@ def test_speeds_of_larger_batches_rank_nothing(batch):
         assert "its speed is not known below batch 4" in answer
 
 
+def make_unet_records(*batches: int) -> list[Record]:
+    """Return records of a U-Net that has a MiB, and one more for each sample."""
+    records = []
+    for record in measure_batches(*batches):
+        case = f"unet3d/torch/train/fp32/b{record.parsed.batch}/tiny"
+        records.append(record.model_copy(update={"case": case}))
+    return records
+
+
+def test_a_single_sample_of_convolutions_is_not_judged_by_several():
+    """Neither as too large nor as what fits."""
+    question = {"workload": "unet3d", "budget": 2 * MIB}
+    advice = ask_advice(make_unet_records(2, 4), batch=1, **question)
+    assert advice.candidates == []
+    (why,) = advice.left_out.values()
+    assert "--max-batch 1 runs it" in why
+
+    advice = ask_advice(make_unet_records(2, 4), batch=None, **question)
+    (candidate,) = advice.candidates
+    assert (candidate.case.batch, candidate.unknown_batch) == (2, 1)
+    advice = ask_advice(make_unet_records(1, 2, 4), batch=None, **question)
+    (candidate,) = advice.candidates
+    assert (candidate.case.batch, candidate.unknown_batch) == (1, 0)
+
+
 def test_a_speed_of_a_smaller_batch_stands_for_a_larger_one():
     records = [
         make_record("torch", "fp32", batch=4, step=1.0),

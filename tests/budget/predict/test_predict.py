@@ -4,6 +4,8 @@ is then measured.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,13 +15,14 @@ from scipy import stats
 from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.peaks import find_peak
 from framebench.analysis.predict import TooFew, fit_line
-from framebench.analysis.results import Results
+from framebench.analysis.results import NoRecords, Results
 from framebench.analysis.searches import Searches
 from framebench.budget.predict.command import predict_from_rows
+from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
 from framebench.suite.result import Verification
-from tests.advice_records import make_record, make_rows
+from tests.advice_records import make_record, make_rows, measure_batches
 from tests.marks import needs_host_peak
 from tests.processes import framebench, read_json
 from tests.suite.chosen_cases import choose_fewest, list_supported
@@ -107,6 +110,31 @@ def test_a_batch_needs_no_more_than_a_larger_measured_one():
     assert highest[6] <= 1_500_000_000
     assert highest[12] <= 1_600_000_000
     assert highest[20] > 1_600_000_000  # no larger batch was measured
+
+
+def make_unet_record(strategy: str, batch: int) -> Record:
+    """Return a record of a U-Net that has a MiB, and one more for each sample."""
+    (made,) = measure_batches(batch, strategy=strategy)
+    return made.model_copy(update={"case": f"unet3d/torch/train/{strategy}/b{batch}/tiny"})
+
+
+@pytest.mark.parametrize(
+    ("strategy", "measured", "batch"),
+    [("fp32", (2, 4), 1), ("accumulate", (8, 16), 4)],  # micro-batches of one sample
+)
+def test_a_single_sample_is_not_predicted_from_several(strategy, measured, batch):
+    """PyTorch's U-Net takes 2.5 times the upper end: convolutions then take another path."""
+    records = [make_unet_record(strategy, other) for other in measured]
+    case = Case("unet3d", "torch", "train", strategy, batch, "tiny")
+    with pytest.raises(NoRecords, match=f"'unet3d/torch/train/{strategy}/tiny' .* runs it"):
+        find_peak(make_rows(records), case, Searches())
+
+    with_single_sample = [make_unet_record(strategy, batch), *records]
+    peak, _ = find_peak(make_rows(with_single_sample), case, Searches())
+    assert peak.kind == "measured"
+    two_samples = replace(case, batch=2 * batch)
+    peak, _ = find_peak(make_rows(records[1:]), two_samples, Searches())
+    assert peak.kind == "predicted"
 
 
 def test_two_batches_give_the_range_of_what_each_allows_for():
