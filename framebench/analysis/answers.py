@@ -77,6 +77,27 @@ def select_savings(framework_rows: pd.DataFrame, ratio: SavedRatio = "needs_rati
     return framework_rows[saves].sort_values(ratio, kind="stable")
 
 
+def find_rivals(framework_rows: pd.DataFrame, least: Any) -> list[Any]:
+    """Return the rows that may need less than `least`, the one that needs least of what is known.
+
+    Their peaks are lower, but no search has run their strategies. What they keep is then a guess by
+    other strategies, which makes their needs larger. The lowest peak comes first.
+    """
+    is_guess = framework_rows["least_needs_bytes"] < framework_rows["needs_bytes"]
+    is_lower = framework_rows["step_bytes"] < least.step_bytes * (1 - PEAK.minimum)
+    rivals = framework_rows[is_guess & is_lower & (framework_rows["case"] != least.case)]
+    return list(rows.iterate_rows(rivals.sort_values("step_bytes", kind="stable")))
+
+
+def describe_rivals(rivals: Sequence[Any]) -> str:
+    """Return that these strategies may need less than what is said to need least, or ""."""
+    if not rivals:
+        return ""
+    names = ", ".join(f"`{row.strategy}`" for row in rivals)
+    them = "it" if len(rivals) == 1 else "them"
+    return f"{names} may need less: no search has run {them}"
+
+
 def select_with_price(ranked: Sequence[Any]) -> list[Any]:
     """Return the first row; if it was not timed, also the first one that was timed.
 

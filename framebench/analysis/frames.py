@@ -21,9 +21,11 @@ from packaging.version import InvalidVersion, Version
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.flops import count_step_flops
 from framebench.analysis.needs import (
+    compute_least_needs,
     compute_needs,
     find_kept_bytes,
     find_limits,
+    is_kept_borrowed,
     is_process_unknown,
 )
 from framebench.analysis.searches import NO_SEARCHES, Searches
@@ -76,6 +78,7 @@ class Row:
     kept_bytes: int | None
     kept_lender: str | None
     needs_bytes: int | None
+    least_needs_bytes: int | None
     needs_ratio: float | None
     cold_peak_bytes: int | None
     live_bytes: int | None
@@ -309,6 +312,7 @@ def make_row(
         kept_bytes=find_kept_bytes_of_case(measured, searches),
         kept_lender=find_kept_lender(measured, searches),
         needs_bytes=needs,
+        least_needs_bytes=find_least_needs(measured, searches),
         needs_ratio=needs_ratio,
         cold_peak_bytes=record.cold_peaks.get(instrument),
         live_bytes=record.live_bytes,
@@ -485,6 +489,23 @@ def find_needs(measured: AnyMeasured, searches: Searches) -> int | None:
     limits = find_limits(record.parsed, machine, record.framework_version, record.device, searches)
     kept_bytes = find_kept_bytes_of_case(measured, searches) or 0
     return compute_needs(peak, kept_bytes, limits)
+
+
+def find_least_needs(measured: AnyMeasured, searches: Searches) -> int | None:
+    """Return the bytes below which no budget holds the case (`compute_least_needs`).
+
+    They are None where its needs are unknown.
+    """
+    record = measured.record
+    needs = find_needs(measured, searches)
+    peak = record.peaks.get(record.step_instrument or "")
+    if needs is None or not peak:
+        return None
+    if not is_kept_borrowed(record.parsed, record.step_instrument, searches):
+        return needs
+    machine = record.provenance.machine
+    limits = find_limits(record.parsed, machine, record.framework_version, record.device, searches)
+    return compute_least_needs(peak, 0, True, limits)
 
 
 def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:

@@ -70,6 +70,44 @@ def compute_needs(peak: float, kept_bytes: int, limits: EnforcedLimits = NO_LIMI
     return needs
 
 
+def compute_least_needs(
+    peak: float, kept_bytes: int, is_kept_borrowed: bool, limits: EnforcedLimits = NO_LIMITS
+) -> int:
+    """Return the bytes below which no budget holds a job.
+
+    They are what it needs (`compute_needs`). But if no search has run its strategy, what it keeps
+    is a guess by other strategies, and nothing of it is counted. A budget between the two may hold
+    the job or not.
+
+    Args:
+        peak: Bytes of a steady step; of a prediction the upper end of its interval.
+        kept_bytes: Bytes that the process keeps next to it.
+        is_kept_borrowed: Whether they are of other strategies (`is_kept_borrowed`).
+        limits: What searches under an enforced limit have shown.
+    """
+    return compute_needs(peak, 0 if is_kept_borrowed else kept_bytes, limits)
+
+
+def is_kept_borrowed(case: Case, instrument: str | None, searches: Searches) -> bool:
+    """Return whether what the case's process keeps is known of other strategies alone.
+
+    On a GPU it is measured of each case.
+    """
+    if instrument != "host.rss":
+        return False
+    kept = searches.find_kept(case)
+    return kept is not None and not kept.is_of_strategy
+
+
+def format_guessed_needs(needs: float, least_needs: float) -> str:
+    """Return needed bytes in MiB without the unit, such as `84.6`, or `up to 152.5` of a guess.
+
+    It is a guess where less may be enough (`compute_least_needs`).
+    """
+    text = format_needs(needs)
+    return f"up to {text}" if least_needs < needs else text
+
+
 def format_needs(needs: float | None) -> str:
     """Return needed bytes in MiB without the unit, rounded up, so that a budget of it does fit.
 

@@ -28,9 +28,11 @@ from framebench.analysis.lower_bound import (
 from framebench.analysis.needs import (
     NO_LIMITS,
     EnforcedLimits,
+    compute_least_needs,
     compute_needs,
     find_kept_bytes,
     find_limits,
+    is_kept_borrowed,
     is_process_unknown,
 )
 from framebench.analysis.predict import fit_line
@@ -60,12 +62,19 @@ class Peak(NamedTuple):
     low: float | None = None
     high: float | None = None
     kept_bytes: int = 0  # that the process keeps next to it; 0 if they were never measured
+    is_kept_borrowed: bool = False  # those of other strategies, as no search has run this one
     limits: EnforcedLimits = NO_LIMITS
 
     @property
     def needs(self) -> int:
         """Return the bytes that a budget must have for this peak to be sure to fit."""
         return compute_needs(max(self.value, self.high or 0), self.kept_bytes, self.limits)
+
+    @property
+    def least_needs(self) -> int:
+        """Return the bytes below which no budget holds this peak (`compute_least_needs`)."""
+        peak = max(self.value, self.high or 0)
+        return compute_least_needs(peak, self.kept_bytes, self.is_kept_borrowed, self.limits)
 
 
 def find_fault(row: Row) -> str | None:
@@ -174,13 +183,16 @@ def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak
     newest = evidence[-1]
     origin = newest.machine, newest.framework_version, newest.device
     limits = NO_LIMITS
+    is_borrowed = is_kept_borrowed(case, newest.step_instrument, searches)
     if not isinstance(case, DescribedCase):
         limits = find_limits(case, *origin, searches)
         for row in evidence:
             if row.case == case.id:
                 peak = Peak("measured", "record", get_bytes(row))
                 kept_bytes = find_kept_bytes_of_row(case, row, searches)
-                return peak._replace(kept_bytes=kept_bytes, limits=limits)
+                return peak._replace(
+                    kept_bytes=kept_bytes, is_kept_borrowed=is_borrowed, limits=limits
+                )
     probe = searches.find_searches(case, *origin).find_finished(case.batch)
     peak_bytes = None
     if probe is not None:
@@ -188,12 +200,13 @@ def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak
     if probe is not None and peak_bytes:
         peak = Peak("measured", "search under a limit", peak_bytes)
         kept_bytes = probe.kept_bytes or 0
+        is_borrowed = False
     else:
         if not isinstance(case, DescribedCase):
             refuse_single_samples(evidence, case)
         peak = predict_peak(evidence, case)
         kept_bytes = max(find_kept_bytes_of_row(case, row, searches) for row in evidence)
-    return peak._replace(kept_bytes=kept_bytes, limits=limits)
+    return peak._replace(kept_bytes=kept_bytes, is_kept_borrowed=is_borrowed, limits=limits)
 
 
 def get_bytes(row: Row) -> int:

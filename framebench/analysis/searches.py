@@ -104,6 +104,13 @@ class CaseSearches(NamedTuple):
         return None
 
 
+class KeptBytes(NamedTuple):
+    """What a process has next to its tensors, such as workspaces."""
+
+    bytes: int
+    is_of_strategy: bool  # and not of other strategies of the workload, or of the framework
+
+
 class Searches:
     """The newest searches of all cases, machines and versions."""
 
@@ -148,17 +155,22 @@ class Searches:
         )
 
     def find_untracked(self, case: Case) -> int | None:
-        """Return the bytes that a process has next to its tensors, such as workspaces.
+        """Return the bytes of `find_kept`, or None if no search tells."""
+        kept = self.find_kept(case)
+        return kept.bytes if kept else None
+
+    def find_kept(self, case: Case) -> KeptBytes | None:
+        """Return what a process has next to its tensors, such as workspaces.
 
         The bytes are the most that searches of the same strategy saw, or else of the workload, or
         of the framework. If the framework has no searches here, published ones count; None if it
         has none there either.
         """
-        size = self._find_untracked(replace(case, batch=1))
+        kept = self._find_untracked(replace(case, batch=1))
         # what a user's model keeps is counted in its own process
-        if size is None and self.published and case.workload != USER_MODEL:
-            return self.published.find_untracked(case)
-        return size
+        if kept is None and self.published and case.workload != USER_MODEL:
+            return self.published.find_kept(case)
+        return kept
 
     def name_lender(self, case: Case) -> str | None:
         """Return the machines of the published searches that count for the case, or None."""
@@ -171,7 +183,7 @@ class Searches:
                 machines.add(fit.provenance.machine)
         return ", ".join(sorted(machines))
 
-    def _find_largest_untracked(self, case: Case) -> int | None:
+    def _find_largest_untracked(self, case: Case) -> KeptBytes | None:
         """Return the most bytes in the searches that are most similar to the case (SIMILAR)."""
         for names in SIMILAR:
             sizes = []
@@ -180,7 +192,7 @@ class Searches:
                     sizes += [probe.kept_bytes for probe in list_probes(fit)]
             measured = [size for size in sizes if size is not None]
             if measured:
-                return max(measured)
+                return KeptBytes(max(measured), is_of_strategy=names == SIMILAR[0])
         return None
 
 

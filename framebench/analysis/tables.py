@@ -390,7 +390,7 @@ def describe_missing_kept(df: pd.DataFrame) -> str:
     """Return whose needs lack what a process keeps, which no search has measured, or ""."""
     is_missing_kept = df["needs_bytes"].notna() & df["kept_bytes"].isna()
     frameworks = join_values(df["framework"][is_missing_kept])
-    text = describe_lent_needs(df)
+    text = describe_lent_needs(df) + describe_guessed_needs(df)
     if not frameworks:
         return text
     return (
@@ -408,6 +408,21 @@ def describe_lent_needs(df: pd.DataFrame) -> str:
         f" needs of {join_values(lent['framework'])}: what a process keeps next to its peak is "
         f"that of published searches on {join_values(lent['kept_lender'])}; framebench max-batch "
         "measures it here."
+    )
+
+
+def describe_guessed_needs(df: pd.DataFrame) -> str:
+    """Return of which strategies alone the needs are no guess by other strategies, or ""."""
+    is_guess = df["least_needs_bytes"] < df["needs_bytes"]
+    if not is_guess.any():
+        return ""
+    is_searched = df["needs_bytes"].notna() & ~is_guess
+    except_for = ""
+    if is_searched.any():
+        except_for = f" but for {join_values(df.loc[is_searched, 'strategy'])}"
+    return (
+        f" needs{except_for}: up to so much, since no search has run the strategy, and what its "
+        "process keeps is the most that was seen with others."
     )
 
 

@@ -43,6 +43,11 @@ class RankOffer:
     case: Case
     prediction: Prediction
     needs: int  # bytes that a budget must have
+    least_needs: int  # fewer where the needs are a guess by other strategies
+
+    def may_fit(self, budget: int) -> bool:
+        """Return whether only a guess by other strategies says that it needs more bytes."""
+        return self.least_needs <= budget < self.needs
 
 
 def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
@@ -79,9 +84,10 @@ def advise(question: RankQuestion, budget: int, results: Path, as_json: bool) ->
     """
     from framebench.analysis.needs import (
         NOT_IN_BUDGET,
+        compute_least_needs,
         compute_needs,
         describe_lenders,
-        format_needs,
+        format_guessed_needs,
     )
     from framebench.analysis.rendering import format_mib
     from framebench.analysis.results import Results
@@ -101,17 +107,23 @@ def advise(question: RankQuestion, budget: int, results: Path, as_json: bool) ->
         except Unpredicted as error:
             unpredicted[case] = str(error)
         else:
-            untracked_bytes = searches.find_untracked(case) or 0
-            needs = compute_needs(prediction.peak_bytes, untracked_bytes)
-            offers.append(RankOffer(case, prediction, needs))
+            kept = searches.find_kept(case)
+            kept_bytes = kept.bytes if kept else 0
+            is_borrowed = kept is not None and not kept.is_of_strategy
+            needs = compute_needs(prediction.peak_bytes, kept_bytes)
+            least_needs = compute_least_needs(prediction.peak_bytes, kept_bytes, is_borrowed)
+            offers.append(RankOffer(case, prediction, needs, least_needs))
     offers.sort(key=lambda offer: offer.needs)
     fitting = [offer for offer in offers if offer.needs <= budget]
+    unsearched = [offer for offer in offers if offer.may_fit(budget)]
+    too_large = [offer for offer in offers if offer.least_needs > budget]
     if as_json:
         answer = {
             "budget_bytes": budget,
             "ranks": question.ranks,
             "fitting": list_offers(fitting),
-            "too_large": list_offers(offers[len(fitting) :]),
+            "may_fit": list_offers(unsearched),
+            "too_large": list_offers(too_large),
             "not_predicted": [{"case": case.id, "why": why} for case, why in unpredicted.items()],
         }
         echo(json.dumps(answer, indent=1))
@@ -120,9 +132,14 @@ def advise(question: RankQuestion, budget: int, results: Path, as_json: bool) ->
             f"{len(fitting)} of {len(offers)} strategies fit into {format_mib(budget)} MiB of each "
             "rank, as predicted"
         )
+        if unsearched:
+            summary += (
+                f"; {len(unsearched)} more may, which depends on what their processes keep next "
+                "to the peak"
+            )
         if offers:
             least = offers[0]
-            needs_mib = format_needs(least.needs)
+            needs_mib = format_guessed_needs(least.needs, least.least_needs)
             summary += (
                 f"; {least.case.framework} {least.case.strategy} needs least, {needs_mib} MiB"
             )
@@ -145,6 +162,7 @@ def list_offers(offers: list[RankOffer]) -> list[dict[str, object]]:
                 "case": offer.case.id,
                 "peak_bytes": offer.prediction.peak_bytes,
                 "needs_bytes": offer.needs,
+                "least_needs_bytes": offer.least_needs,
                 "judged_by": offer.prediction.instrument,
             }
         )
@@ -160,7 +178,7 @@ def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list
         budget: Bytes of a rank.
         notes: What is not predicted, and why.
     """
-    from framebench.analysis.needs import MARGIN, format_needs
+    from framebench.analysis.needs import MARGIN, format_guessed_needs
     from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 
     rows = []
@@ -169,7 +187,7 @@ def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list
             (
                 offer.case.framework,
                 offer.case.strategy,
-                format_needs(offer.needs),
+                format_guessed_needs(offer.needs, offer.least_needs),
                 f"{offer.needs / budget:.0%}",
                 format_mib(offer.prediction.peak_bytes),
             )
@@ -180,7 +198,8 @@ def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list
     )
     caption = (
         f"MiB = 2^20 bytes, of the fullest rank. needs = {MARGIN:.2f} x (peak + what a process "
-        "keeps next to it). The peak is computed without running. Speed is not predicted."
+        "keeps next to it). up to: what it keeps is the most that was seen with other strategies. "
+        "The peak is computed without running. Speed is not predicted."
     )
     head = (
         "framework",

@@ -17,8 +17,12 @@ from framebench.analysis.answers import (
 )
 from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import make_answer
+from framebench.analysis.searches import Searches
 from framebench.budget.advise.advice import advise
+from framebench.publish.sentences.in_words import describe_training
+from framebench.suite.case import Case
 from tests.advice_records import MIB, QUESTION, make_record
+from tests.search_records import make_search
 
 CPU = {"cpu": "x", "device": "cpu"}
 GPU = {"cpu": "x", "device": "a GPU"}
@@ -79,6 +83,35 @@ def test_speeds_of_a_cpu_rank_nothing_for_a_gpu():
     fitting = advise([untimed_on_gpu, timed_on_cpu], QUESTION).fitting
 
     assert {option.throughput for option in fitting} == {0}  # 0: no speed is known
+
+
+def test_a_strategy_that_no_search_has_run_is_named_where_it_may_need_less():
+    """The baseline and checkpoint were searched, and keep 1 MiB and nothing."""
+    searches = []
+    for strategy, kept in (("fp32", MIB), ("checkpoint", 0)):
+        case = Case("transformer", "torch", "train", strategy, 4, "tiny")
+        searches.append(make_search(case=case, kept=kept, versions={"torch": "0"}))
+    records = []
+    for strategy, peak in (("fp32", 2 * MIB), ("checkpoint", MIB), ("accumulate", MIB // 2)):
+        records.append(make_record("torch", strategy, peak=peak, size="cpu"))
+    table = frames.make_frame(records, searches=Searches(searches))
+
+    answer = make_answer(table)
+
+    assert answer.texts["strategy"] == ["checkpoint"]
+    assert any("`accumulate` may need less: no search" in note for note in answer.notes)
+    (line,) = describe_training(table, "m").lines
+    assert line.endswith("; `accumulate` may need less: no search has run it.")
+    searched = frames.make_frame(records[:2], searches=Searches(searches))
+    assert not any("may need less" in note for note in make_answer(searched).notes)
+
+
+def test_a_least_need_by_what_others_keep_is_said_to_be_a_guess():
+    case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
+    searches = Searches([make_search(case=case, kept=MIB, versions={"torch": "0"})])
+    records = [make_record("torch", "fp32", peak=9 * MIB), make_record("torch", "checkpoint")]
+    table = frames.make_frame(records, searches=searches)
+    assert make_answer(table).texts["least"] == ["up to 1.1"]
 
 
 def rank_strategies(table: pd.DataFrame) -> list[Any]:

@@ -3,41 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from framebench.analysis.results import Results
-from framebench.analysis.searches import CaseSearches, Searches, load_searches
+from framebench.analysis.searches import CaseSearches, KeptBytes, Searches, load_searches
 from framebench.analysis.tables import make_strategy_tables
 from framebench.records import provenance as provenance_of_records
 from framebench.records import store
-from framebench.records.search import Fit, Probe
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
-from tests.fake_records import make_measured, provenance
+from tests.fake_records import make_measured
 from tests.record_files import add_records
-
-CASE = Case.from_id("transformer/torch/train/fp32/b1/cpu")
-
-
-def make_search(
-    budget: int = 100, fits: int = 4, case: Case = CASE, kept: int = 7, **origin: Any
-) -> Fit:
-    """Return a search that found `fits` to be the largest batch: one more needs too much."""
-    probes = [
-        Probe(batch=fits, outcome="fits", kept_bytes=kept),
-        Probe(batch=fits + 1, outcome="memory"),
-    ]
-    return Fit(
-        case=case.id,
-        budget_bytes=budget,
-        status="found",
-        answer="",
-        largest=fits,
-        probes=probes,
-        provenance=provenance(**origin),
-    )
+from tests.search_records import CASE, make_search
 
 
 @pytest.mark.parametrize(
@@ -90,16 +68,18 @@ def make_case(workload: str, framework: str, strategy: str) -> Case:
 
 
 @pytest.mark.parametrize(
-    ("case", "untracked"),
+    ("case", "kept"),
     [
-        (make_case("transformer", "torch", "fp32"), 10),
-        (make_case("transformer", "torch", "accumulate"), 30),  # the most of the workload
-        (make_case("resnet50", "torch", "fp32"), 90),  # the most of the framework
+        (make_case("transformer", "torch", "fp32"), KeptBytes(10, True)),
+        # the most of the workload
+        (make_case("transformer", "torch", "accumulate"), KeptBytes(30, False)),
+        # the most of the framework
+        (make_case("resnet50", "torch", "fp32"), KeptBytes(90, False)),
         (make_case("transformer", "jax", "fp32"), None),
     ],
     ids=["same strategy", "same workload", "same framework", "other framework"],
 )
-def test_untracked_memory_is_that_of_the_most_similar_search(case, untracked):
+def test_untracked_memory_is_that_of_the_most_similar_search(case, kept):
     searches = Searches(
         [
             make_search(case=make_case("transformer", "torch", "fp32"), kept=10),
@@ -107,7 +87,7 @@ def test_untracked_memory_is_that_of_the_most_similar_search(case, untracked):
             make_search(case=make_case("unet3d", "torch", "fp32"), kept=90),
         ]
     )
-    assert searches.find_untracked(case) == untracked
+    assert searches.find_kept(case) == kept
 
 
 def test_searches_that_cannot_be_read_are_named_and_left_out(tmp_path):

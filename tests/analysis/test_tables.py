@@ -271,9 +271,17 @@ def test_a_brief_caption_counts_the_rows_of_each_calibration():
     assert tables.describe_calibration(rows[rows["calibration"] == "passed"]) == ""
 
 
+def test_needs_that_rest_on_other_strategies_say_so():
+    columns = {"strategy": ["fp32", "accumulate"], "needs_bytes": [105, 210]}
+    guessed = pd.DataFrame(columns | {"least_needs_bytes": [105, 200]})
+    searched = pd.DataFrame(columns | {"least_needs_bytes": [105, 210]})
+    assert "needs but for fp32: up to so much" in tables.describe_guessed_needs(guessed)
+    assert tables.describe_guessed_needs(searched) == ""
+
+
 def test_needs_without_what_a_process_keeps_say_so():
     columns = {"framework": ["torch", "jax"], "needs_bytes": [105, 210], "kept_bytes": [None, 20]}
-    columns["kept_lender"] = [None, None]
+    columns |= {"kept_lender": [None, None], "least_needs_bytes": [105, 210]}
     assert "needs of torch: at least" in tables.describe_missing_kept(pd.DataFrame(columns))
     columns["kept_bytes"] = [0, 20]
     assert tables.describe_missing_kept(pd.DataFrame(columns)) == ""

@@ -12,13 +12,15 @@ import pandas as pd
 
 from framebench.analysis import rows, tables
 from framebench.analysis.answers import (
+    describe_rivals,
+    find_rivals,
     find_timed,
     get_time_ratio,
     select_comparable,
     select_savings,
     select_with_price,
 )
-from framebench.analysis.needs import format_needs
+from framebench.analysis.needs import format_guessed_needs, format_needs
 from framebench.analysis.rendering import Table, read_columns
 from framebench.analysis.selection import is_unrestricted
 from framebench.records.record import Record
@@ -70,7 +72,12 @@ def make_answer(
         f"What training needs: the peak of a step, what the process keeps next to it, and 5 % "
         f"more. base = {find_baseline(SCENARIO)}. MiB = 2^20 bytes. {tables.READING}"
     )
-    notes = (*describe_origins(usual), *describe_problems(usual, listed), *MORE)
+    notes = (
+        *describe_origins(usual),
+        *describe_guesses(usual),
+        *describe_problems(usual, listed),
+        *MORE,
+    )
     return Table(
         "The answer", caption, pd.DataFrame(lines, columns=list(SHOWN)), SHOWN, notes=notes
     )
@@ -89,13 +96,15 @@ def make_lines(group: pd.DataFrame, timed: Mapping[Any, Any]) -> Iterator[dict[s
     if not base["usable"]:
         yield {"base": base["status"]}
         return
-    line = {"base": base["needs_bytes"], "throughput": base["throughput"]}
+    base_needs = format_guessed_needs(base["needs_bytes"], base["least_needs_bytes"])
+    line = {"base": base_needs, "throughput": base["throughput"]}
     savings = select_savings(select_comparable(group))
     if savings.empty:
         yield line | {"strategy": "nothing"}
     for row in select_with_price(list(rows.iterate_rows(savings))):
         price = describe_price(row, timed)
-        yield line | {"least": row.needs_bytes, "strategy": row.strategy, "time": price}
+        needs = format_guessed_needs(row.needs_bytes, row.least_needs_bytes)
+        yield line | {"least": needs, "strategy": row.strategy, "time": price}
 
 
 def describe_price(row: Any, timed: Mapping[Any, Any]) -> str:
@@ -117,6 +126,24 @@ def describe_origins(shown: pd.DataFrame) -> Iterator[str]:
     names = shown["workload"] + " " + shown["framework"]
     for machine, names_of_machine in names.groupby(shown["machine"], sort=False):
         yield f"with cases measured on {machine}: {rows.shorten_list(names_of_machine)}"
+
+
+def describe_guesses(shown: pd.DataFrame) -> Iterator[str]:
+    """Yield what `up to` means, and which strategies may need less than the least of the table."""
+    if (shown["least_needs_bytes"] < shown["needs_bytes"]).any():
+        yield (
+            "up to: no search has run the strategy, so that what its process keeps is a guess by "
+            "other strategies; framebench max-batch measures it"
+        )
+    for (workload, framework), group in shown.groupby(["workload", "framework"], sort=False):
+        comparable = select_comparable(group)
+        candidates = pd.concat([select_savings(comparable), comparable[comparable["baseline"]]])
+        if candidates.empty:
+            continue
+        least = next(rows.iterate_rows(candidates))
+        rivals = describe_rivals(find_rivals(comparable, least))
+        if rivals:
+            yield f"{workload} {framework}: {rivals}"
 
 
 def describe_problems(shown: pd.DataFrame, listed: Collection[str]) -> Iterator[str]:

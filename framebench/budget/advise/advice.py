@@ -18,6 +18,8 @@ from typing import Any, Literal
 from framebench.analysis.answers import select_one_row_per_case
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row
+from framebench.analysis.lower_bound import compute_lower_bound
+from framebench.analysis.needs import compute_needs
 from framebench.analysis.peaks import (
     STUDIED_REACH,
     Peak,
@@ -96,6 +98,7 @@ class Candidate:
     case: Case
     peak: Peak
     fits: bool  # into the budget of the question
+    may_fit: bool  # it does not by its needs, which are a guess, and no search has tried it
     judge: Literal["search", "record", "prediction"]  # what decided whether it fits
     evidence: Row  # the newest row that the peak rests on
     timed: Sequence[Row]  # all rows with a throughput
@@ -104,7 +107,7 @@ class Candidate:
     measured_up_to: int = 0
     # where the largest batch is in question and is far: the largest of those measured that fits
     measured_fit: int = 0
-    # where no batch fits: a smaller one, whose peak cannot be predicted; 0 if there is none
+    # where no batch fits: a smaller one that may, whose peak cannot be predicted; 0 for none
     unknown_batch: int = 0
 
     @property
@@ -158,13 +161,14 @@ class BudgetAdvice:
     machine: str
     fitting: list[Candidate]
     different_result: list[Candidate]  # they fit, but compute something else
+    unsearched: list[Candidate]  # they may fit (`Candidate.may_fit`), and compute the same
     beyond: list[Candidate]  # too large, and compute the same
     left_out: dict[str, str]  # case -> why its record supports no advice
 
     @property
     def candidates(self) -> list[Candidate]:
         """Return all, those that fit first."""
-        return [*self.fitting, *self.different_result, *self.beyond]
+        return [*self.fitting, *self.different_result, *self.unsearched, *self.beyond]
 
 
 @dataclass(frozen=True)
@@ -212,12 +216,15 @@ def advise(
             fitting.append(candidate)
         else:
             different_result.append(candidate)
-    beyond = [c for c in candidates if not c.fits and c.case.same_mathematics]
+    too_large = [c for c in candidates if not c.fits and c.case.same_mathematics]
+    unsearched = [c for c in too_large if c.may_fit]
+    beyond = [c for c in too_large if not c.may_fit]
     return BudgetAdvice(
         question,
         (speeds or rows)[0].machine,
         fitting,
         different_result,
+        sorted(unsearched, key=lambda candidate: (candidate.peak.least_needs, candidate.case)),
         sort_candidates(beyond, "memory"),
         explain_left_out(rows, question.size) | refused,
     )
@@ -349,6 +356,7 @@ class StrategyEvidence:
             case,
             peak,
             fits=peak.needs <= self.budget,
+            may_fit=peak.least_needs <= self.budget < peak.needs,
             judge=judge,
             evidence=max(self.rows, key=lambda row: (row.case == case.id, row.measured_at)),
             timed=self.timed,
@@ -386,7 +394,10 @@ class StrategyEvidence:
                 break
         unknown_batch = 0
         if not candidate.fits and smallest > case.plan.micro_batches:
-            unknown_batch = case.plan.micro_batches
+            single_sample = replace(case, batch=case.plan.micro_batches)
+            least_bytes = compute_needs(compute_lower_bound(single_sample).total, kept_bytes=0)
+            if least_bytes <= self.budget:
+                unknown_batch = single_sample.batch
         timed = self.list_timed_up_to(candidate.case.batch)
         fastest = max(timed, key=rank_speed, default=None)
         measured_fit = 0
@@ -395,7 +406,11 @@ class StrategyEvidence:
                 if self.judge(replace(case, batch=batch)).fits:
                     measured_fit = max(measured_fit, batch)
         return replace(
-            candidate, speed=fastest, measured_fit=measured_fit, unknown_batch=unknown_batch
+            candidate,
+            may_fit=candidate.may_fit or unknown_batch > 0,
+            speed=fastest,
+            measured_fit=measured_fit,
+            unknown_batch=unknown_batch,
         )
 
     def find_smallest_batch(self, case: Case) -> int:

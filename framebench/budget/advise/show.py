@@ -9,7 +9,13 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis.frames import Row
-from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET, describe_lenders, format_needs
+from framebench.analysis.needs import (
+    MARGIN,
+    NOT_IN_BUDGET,
+    describe_lenders,
+    format_guessed_needs,
+    format_needs,
+)
 from framebench.analysis.peaks import STUDIED_REACH
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.analysis.tables import describe_conditions, format_time_ratios
@@ -22,6 +28,7 @@ from framebench.budget.advise.advice import (
     is_ranked_by_ratio,
 )
 from framebench.models.spec import load_workload
+from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import describe_sample
 from framebench.suite.selectors import join_choice
@@ -49,6 +56,10 @@ CAPTION = (
     f"needs: {MARGIN:.2f} x (peak + kept), which the budget must have (docs/reading.md). x torch: "
     "step time over PyTorch's baseline."
 )
+UP_TO = (
+    " up to: no search has run the strategy, so that kept is the most that was seen with others, "
+    "and less may be enough."
+)
 BY_RATIO = (
     " Sorted by x torch, which is of blocks that both were in. Throughputs are of different "
     "blocks, between which a machine drifts."
@@ -58,9 +69,9 @@ BY_RATIO = (
 def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
     """Yield the tables of candidates.
 
-    There are up to three tables: candidates that fit, those that fit but compute something else,
-    and those that are too large, closest first. Unless `every` is set, only the first rows of the
-    first table that has any are yielded.
+    There are up to four tables: candidates that fit, those that fit but compute something else,
+    those that may fit, and those that are too large, closest first. Unless `every` is set, only the
+    first rows of the first table that has any are yielded.
     """
     tables = (
         (advice.fitting, describe_order(advice)),
@@ -68,6 +79,7 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
             advice.different_result,
             "another model or another step: what it computes is not what the baseline does",
         ),
+        (advice.unsearched, "may fit, no search has tried them"),
         (advice.beyond, "too large, closest first"),
     )
     for candidates, title in tables:
@@ -92,6 +104,8 @@ def make_candidate_table(
     if describe_order(advice) == FASTEST and is_ranked_by_ratio(everything_that_fits):
         caption += BY_RATIO
     conditions = describe_conditions(pd.DataFrame([c.evidence for c in candidates]))
+    if any(candidate.peak.is_kept_borrowed for candidate in candidates):
+        caption += UP_TO
     rows = [make_table_row(candidate, advice.machine) for candidate in candidates]
     return Table(
         f"{what}, within {format_mib(question.budget)} MiB: {title}",
@@ -126,6 +140,7 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
     """
     row = make_candidate_json(candidate)
     row["kept_bytes"] = candidate.peak.kept_bytes or None  # 0 means that it was never measured
+    row["needs_bytes"] = format_guessed_needs(candidate.peak.needs, candidate.peak.least_needs)
     row["peak"] = format_peak(candidate)
     if candidate.evidence.machine != machine:
         row["peak"] += f" on {candidate.evidence.machine}"
@@ -184,6 +199,11 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield how peaks were predicted, batches that are faster, and why results differ."""
     for candidate in candidates:
         case = candidate.case
+        if candidate.unknown_batch:
+            yield (
+                f"{candidate.name}: of batch {candidate.unknown_batch} nothing is known, as it has "
+                "one sample in the model at a time: convolutions may take another path then"
+            )
         if candidate.peak.kind == "predicted":
             far = f"; {NOT_STUDIED}" if candidate.is_far else ""
             yield f"{candidate.name} b{case.batch}: predicted, {candidate.peak.method}{far}"
@@ -208,7 +228,7 @@ def format_rate(speed: Row) -> str:
 
 def describe_briefly(candidate: Candidate) -> str:
     """Return a candidate with its batch and its needs."""
-    needs = format_needs(candidate.peak.needs)
+    needs = format_guessed_needs(candidate.peak.needs, candidate.peak.least_needs)
     measured = "" if candidate.peak.kind == "measured" else ", predicted"
     return f"{candidate.name} at {describe_batch(candidate)} (needs {needs} MiB{measured})"
 
@@ -230,6 +250,8 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
     `options` are those that a suggested command has to repeat.
     """
     question = advice.question
+    if not advice.fitting and advice.unsearched:
+        return describe_unsearched(advice, options)
     if not advice.fitting:
         if not advice.beyond:
             return "nothing that computes the same has a record that could be advice"
@@ -246,7 +268,41 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
     ]
     if len(advice.fitting) > 1:
         sentences.append(f"{format_count(len(advice.fitting) - 1, 'other fits', 'others fit')}.")
+    if advice.unsearched:
+        unsearched = format_count(len(advice.unsearched), "other", "others")
+        sentences.append(f"{unsearched} may fit: no search has tried them.")
     return " ".join(filter(None, sentences))
+
+
+def describe_unsearched(advice: BudgetAdvice, options: str) -> str:
+    """Return that nothing is known to fit, with what may fit and the search that tells."""
+    question = advice.question
+    first, *others = advice.unsearched
+    peak = first.peak
+    if first.unknown_batch:
+        batch = first.unknown_batch
+        known = "nothing is known of its need"
+    else:
+        batch = first.case.batch
+        known = (
+            f"its need is a guess, {format_needs(peak.least_needs)} to "
+            f"{format_needs(peak.needs)} MiB"
+        )
+    more = f", and so may {format_count(len(others), 'other', 'others')}" if others else ""
+    search = f"{make_search_command(first.case, options)} --max-batch {batch}"
+    return (
+        f"{question.workload} {question.scenario}, {describe_size(question)}: nothing is known to "
+        f"fit {format_mib(question.budget)} MiB. {first.name} may at batch {batch}{more}: {known}. "
+        f"`{search}` tells."
+    )
+
+
+def make_search_command(case: Case, options: str) -> str:
+    """Return the command that searches for a case's largest batch; `options` are repeated."""
+    return (
+        f"framebench max-batch '{case.workload}/{case.framework}/{case.scenario}/{case.strategy}/"
+        f"{case.size}'{options}"
+    )
 
 
 def describe_rank(advice: BudgetAdvice) -> str:
@@ -281,7 +337,8 @@ def describe_fit(candidate: Candidate, machine: str) -> str:
     A machine is named if it is another than the one that the answer is by.
     """
     batch = candidate.case.batch
-    needs = f"needs {format_needs(candidate.peak.needs)} MiB"
+    needs_mib = format_guessed_needs(candidate.peak.needs, candidate.peak.least_needs)
+    needs = f"needs {needs_mib} MiB"
     by = ""
     if candidate.evidence.machine != machine:
         by = f", on {candidate.evidence.machine}"
@@ -303,11 +360,7 @@ def describe_fit(candidate: Candidate, machine: str) -> str:
 
 def suggest_search(candidate: Candidate, question: Question, options: str) -> str:
     """Return a sentence with the command that tries a candidate, or "" where that adds nothing."""
-    case = candidate.case
-    command = (
-        f"framebench max-batch '{case.workload}/{case.framework}/{case.scenario}/{case.strategy}/"
-        f"{case.size}'{options}"
-    )
+    command = make_search_command(candidate.case, options)
     if candidate.judge == "record" and not question.batch:
         return f"`{command}` may find a larger batch."
     # a model that is only described cannot be run
@@ -386,6 +439,7 @@ def list_notes(
     elif (
         len(advice.fitting) > MOST_CANDIDATES_SHOWN
         or advice.different_result
+        or advice.unsearched
         or advice.beyond
         or advice.left_out
     ):
@@ -421,6 +475,7 @@ def make_json(advice: BudgetAdvice, changes: Sequence[SuggestedChange]) -> dict[
         "machine": advice.machine,
         "fitting": list(map(make_candidate_json, advice.fitting)),
         "changed_mathematics": list(map(make_candidate_json, advice.different_result)),
+        "may_fit": list(map(make_candidate_json, advice.unsearched)),
         "too_large": list(map(make_candidate_json, advice.beyond)),
         "changes": list(map(make_change_json, changes)),
         "left_out": advice.left_out,
@@ -441,9 +496,11 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
     """Return a candidate as JSON fields, in bytes and seconds.
 
     `low_bytes` and `high_bytes` are the interval of a prediction. `kept_bytes` is what the process
-    holds in addition to the peak. `judged_by` is what decides whether the candidate fits: a search,
-    a record or a prediction. `measured_up_to` is the largest batch that was measured or tried, and
-    `far_beyond_measured` says that predictions so far beyond it were not studied.
+    holds in addition to the peak. `least_needs_bytes` is less than `needs_bytes` where they are
+    what other strategies keep, and a budget between the two may be enough. `judged_by` is what
+    decides whether the candidate fits: a search, a record or a prediction. `measured_up_to` is the
+    largest batch that was measured or tried, and `far_beyond_measured` says that predictions so far
+    beyond it were not studied.
     """
     case, peak, evidence = candidate.case, candidate.peak, candidate.evidence
     fields: dict[str, Any] = {
@@ -461,6 +518,7 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
         "high_bytes": peak.high,
         "kept_bytes": peak.kept_bytes,
         "needs_bytes": peak.needs,
+        "least_needs_bytes": peak.least_needs,
         "fits": candidate.fits,
         "judged_by": candidate.judge,
         "measured_up_to": candidate.measured_up_to or None,

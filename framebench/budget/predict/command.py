@@ -67,6 +67,8 @@ class PeakPrediction:
     kept_bytes: int | None = None
     kept_lender: str | None = None  # machines whose published searches say what is kept
     needs_bytes: int | None = None
+    # less where what is kept is that of other strategies: a budget between the two may be enough
+    least_needs_bytes: int | None = None
     kind: str | None = None
     machine: str | None = None
     budget_bytes: int | None = None  # of a process under a limit
@@ -148,7 +150,7 @@ def show(
         echo(json.dumps(answers[0] if is_one else answers, indent=1))
         return
     # these import pandas
-    from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET, format_needs
+    from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET, format_guessed_needs
     from framebench.analysis.rendering import format_mib
 
     for name, of_case in predictions.items():
@@ -162,10 +164,13 @@ def show(
             echo(f"  {prediction.method:<13} {peak:>13}  {prediction.note}")
             if prediction.needs_bytes is None:
                 continue
-            needs = f"{format_needs(prediction.needs_bytes)} MiB"
+            least_needs = prediction.least_needs_bytes or prediction.needs_bytes
+            needs = f"{format_guessed_needs(prediction.needs_bytes, least_needs)} MiB"
             untracked = f"{format_mib(prediction.kept_bytes)} MiB kept next to it"
             if prediction.kept_lender:
                 untracked += f" (by published searches on {prediction.kept_lender})"
+            if least_needs < prediction.needs_bytes:
+                untracked += " at the most that was seen with other strategies"
             echo(
                 f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {untracked}, "
                 f"and {MARGIN - 1:.0%}"
@@ -307,6 +312,7 @@ def predict_from_rows(case: Case, rows: Sequence[Row], folder: Results) -> PeakP
         kept_bytes=peak.kept_bytes,
         kept_lender=row.kept_lender,
         needs_bytes=peak.needs,
+        least_needs_bytes=peak.least_needs,
         kind=peak.kind,
         machine=row.machine,
     )

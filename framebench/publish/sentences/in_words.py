@@ -12,13 +12,15 @@ import pandas as pd
 from framebench.analysis import rows
 from framebench.analysis.answers import (
     describe_cost,
+    describe_rivals,
+    find_rivals,
     find_timed,
     rank_savings,
     select_comparable,
     select_with_price,
 )
 from framebench.analysis.batch_tables import NOTED_CHANGE
-from framebench.analysis.needs import format_needs
+from framebench.analysis.needs import format_guessed_needs
 from framebench.analysis.results import Results
 from framebench.models import spec
 from framebench.publish.sentences import backing
@@ -98,8 +100,10 @@ def describe_training(
     for workload in workloads:
         group = rows.select_shown(trained[trained["workload"] == workload.name])
         phrases = []
-        for framework, ranked in rank_savings(select_comparable(group)):
-            phrases.append(describe_least_needs(framework, ranked, additions))
+        comparable = select_comparable(group)
+        for framework, ranked in rank_savings(comparable):
+            framework_rows = comparable[comparable["framework"] == framework]
+            phrases.append(describe_least_needs(framework, ranked, framework_rows, additions))
         if phrases:
             batch = rows.find_usual_batch(group)
             lines.append(f"**{workload.title}**, training at batch {batch}. {' '.join(phrases)}")
@@ -119,22 +123,39 @@ def find_shares_by_batch(tables: Mapping[str, pd.DataFrame]) -> SharesByBatch:
     return shares
 
 
-def describe_least_needs(framework: str, ranked: list[Any], additions: Additions) -> str:
+def describe_least_needs(
+    framework: str, ranked: list[Any], framework_rows: pd.DataFrame, additions: Additions
+) -> str:
     """Return a sentence on the strategy of a framework that needs least.
 
     If that strategy was not timed, the sentence also names the timed strategy that needs least.
+    Strategies that may need less are named too (`find_rivals`).
+
+    Args:
+        framework: Its proper name.
+        ranked: The rows of strategies that save memory, least needs first.
+        framework_rows: The rows of all its comparable strategies, with the baseline.
+        additions: What is said besides.
     """
+    baseline = next(rows.iterate_rows(framework_rows[framework_rows["baseline"]]), None)
+    least = ranked[0] if ranked else baseline
+    rivals = ""
+    if least is not None:
+        rivals = describe_rivals(find_rivals(framework_rows, least))
     if not ranked:
-        return f"{framework}: no strategy saves memory."
+        known = f"{framework}: no strategy saves memory"
+        return f"{known}, but {rivals}." if rivals else f"{known}."
     needs = []
     for row in select_with_price(ranked):
         needs.append(describe_needs(row, additions))
-    return f"{framework} needs {', or '.join(needs)}."
+    sentence = f"{framework} needs {', or '.join(needs)}"
+    return f"{sentence}; {rivals}." if rivals else f"{sentence}."
 
 
 def describe_needs(row: Any, additions: Additions) -> str:
     """Return a strategy's needs, their share of the baseline's, and its cost in time."""
-    needs = f"{format_needs(row.needs_bytes)} MiB with `{row.strategy}`"
+    amount = format_guessed_needs(row.needs_bytes, row.least_needs_bytes)
+    needs = f"{amount} MiB with `{row.strategy}`"
     share = f"{row.needs_ratio:.0%} of `{BASELINES[row.scenario]}`"
     price = describe_cost(row)
     if pd.isna(row.time_ratio) and (row.case, row.device) in additions.timed:

@@ -160,7 +160,8 @@ def describe_question(workload: str, scenario: str, size: str, batch: str) -> Gr
 def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield the numbers of each strategy; what is absent has no key.
 
-    `rate` is the throughput, with its `range` over blocks; `ratio` is the step time over that of
+    `atLeast` is there where the needs are a guess (`compute_least_needs`). `rate` is the
+    throughput, with its `range` over blocks; `ratio` is the step time over that of
     PyTorch's baseline.
     """
     smallest = {ranked[0].case for _, ranked in rank_savings(group) if ranked}
@@ -173,6 +174,7 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
             "needs": round_up_to_tenth_mib(row.needs_bytes),
             "peak": round(row.step_bytes / MIB, 1),
             "share": round(row.needs_ratio, 3),
+            **describe_guess(row),
             "base": bool(row.baseline),
             "least": row.case in smallest,
             "href": get_case_link(machine, row.case),
@@ -186,6 +188,13 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
         if pd.notna(row.torch_ratio):
             point["ratio"] = round(row.torch_ratio, 4)
         yield point
+
+
+def describe_guess(row: Any) -> dict[str, float]:
+    """Return the least MiB that may be enough where the needs are a guess, or nothing."""
+    if row.least_needs_bytes < row.needs_bytes:
+        return {"atLeast": round_up_to_tenth_mib(row.least_needs_bytes)}
+    return {}
 
 
 def round_up_to_tenth_mib(count: float) -> float:

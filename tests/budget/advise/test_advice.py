@@ -16,6 +16,7 @@ from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET
 from framebench.analysis.peaks import read_evidence
 from framebench.analysis.rendering import choose_columns
+from framebench.analysis.searches import Searches
 from framebench.budget.advise import show
 from framebench.budget.advise.advice import BudgetAdvice, Candidate, Question, advise, find_change
 from framebench.models import spec
@@ -38,6 +39,7 @@ from tests.advice_records import (
 )
 from tests.fake_records import make_blocks, repeat_in_blocks
 from tests.sample_records import MACHINE, RESULTS
+from tests.search_records import make_search
 
 BUDGETS = st.integers(0, 12 * MIB)
 
@@ -254,11 +256,57 @@ def test_a_single_sample_of_convolutions_is_not_judged_by_several():
     assert "--max-batch 1 runs it" in why
 
     advice = ask_advice(make_unet_records(2, 4), batch=None, **question)
-    (candidate,) = advice.candidates
+    (candidate,) = advice.unsearched
     assert (candidate.case.batch, candidate.unknown_batch) == (2, 1)
+    assert "torch fp32 may at batch 1" in show.describe_answer(advice)
     advice = ask_advice(make_unet_records(1, 2, 4), batch=None, **question)
-    (candidate,) = advice.candidates
+    (candidate,) = advice.fitting + advice.beyond
     assert (candidate.case.batch, candidate.unknown_batch) == (1, 0)
+
+
+def make_searches_of_the_baseline(kept: int) -> Searches:
+    """Return a search of the baseline alone, whose process kept so many bytes."""
+    case = Case.from_id("transformer/torch/train/fp32/b4/tiny")
+    # of another version, whose limits say nothing of this one
+    return Searches([make_search(case=case, kept=kept, versions={"torch": "0"})])
+
+
+def test_what_other_strategies_keep_does_not_say_that_a_strategy_is_too_large():
+    """Its peak fits. Its needs do not, but they rest on what the baseline keeps."""
+    records = [
+        make_record("torch", "fp32", peak=MIB),
+        make_record("torch", "checkpoint", peak=MIB // 2),
+        make_record("torch", "accumulate", peak=5 * MIB),
+    ]
+    searches = make_searches_of_the_baseline(kept=3 * MIB)
+
+    advice = advise([make_rows(records)], replace(QUESTION, budget=2 * MIB), searches)
+
+    (candidate,) = advice.unsearched
+    assert candidate.case.strategy == "checkpoint"
+    assert [c.case.strategy for c in advice.beyond] == ["fp32", "accumulate"]
+    assert advice.fitting == []
+    answer = show.describe_answer(advice, " --budget 2MiB")
+    assert "nothing is known to fit 2.0 MiB. torch checkpoint may at batch 4" in answer
+    command = "framebench max-batch 'transformer/torch/train/checkpoint/tiny' --budget 2MiB"
+    assert f"`{command} --max-batch 4` tells" in answer
+    (table,) = show.make_tables(advice)
+    assert table.texts["needs_bytes"] == ["up to 3.7"]
+    assert "up to: no search" in table.caption
+
+
+def test_a_guess_by_other_strategies_is_said_of_what_fits_too():
+    records = [make_record("torch", "fp32", peak=MIB), make_record("torch", "checkpoint", peak=MIB)]
+    searches = make_searches_of_the_baseline(kept=MIB)
+
+    advice = advise([make_rows(records)], replace(QUESTION, budget=4 * MIB), searches)
+
+    (table,) = show.make_tables(advice)
+    needs = dict(zip(table.texts["strategy"], table.texts["needs_bytes"], strict=True))
+    assert needs == {"fp32": "2.2", "checkpoint": "up to 2.2"}
+    fields = {c["strategy"]: c for c in show.make_json(advice, [])["fitting"]}
+    assert fields["fp32"]["least_needs_bytes"] == fields["fp32"]["needs_bytes"]
+    assert fields["checkpoint"]["least_needs_bytes"] == pytest.approx(1.05 * MIB, rel=1e-6)
 
 
 def test_a_speed_of_a_smaller_batch_stands_for_a_larger_one():

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from framebench.analysis import frames, rows
+from framebench.analysis.answers import select_comparable
 from framebench.analysis.results import Results
+from framebench.analysis.searches import Searches
 from framebench.devices.catalog import BY_NAME
 from framebench.devices.tables import frame as planned_frame
 from framebench.publish.site import front
@@ -17,6 +20,7 @@ from framebench.publish.site.build import build
 from framebench.publish.site.links import get_case_link
 from framebench.publish.site.machine import list_machines
 from framebench.records import provenance
+from framebench.suite.case import Case
 from tests.fake_records import repeat_in_blocks
 from tests.pages import (
     EVIL,
@@ -29,6 +33,7 @@ from tests.pages import (
 )
 from tests.processes import ROOT
 from tests.sample_records import RESULTS
+from tests.search_records import make_search
 
 MIB = 2**20
 CHECKPOINT = "transformer/torch/train/checkpoint/b4/tiny"
@@ -73,6 +78,19 @@ def choose_answers(tab: Any, budget: int | None = None, **answers_by_list: str) 
         tab.locator(f"select[name={name}]").select_option(value)
     if budget is not None:
         tab.get_by_label("memory budget").fill(str(budget))
+
+
+def test_a_need_that_is_a_guess_has_the_least_that_may_be_enough():
+    case = Case.from_id("transformer/torch/train/fp32/b4/tiny")
+    searches = Searches([make_search(case=case, kept=100 * MIB, versions={"torch": "0"})])
+    records = [make_record("fp32", 200 * MIB, [1.0]), make_record("checkpoint", 100 * MIB, [1.5])]
+    table = rows.order_by_catalog(frames.make_frame(records, searches=searches))
+
+    searched, guessed = front.list_points("lab", select_comparable(table))
+
+    assert (searched["strategy"], searched["needs"]) == ("fp32", 315)
+    assert "atLeast" not in searched
+    assert (guessed["strategy"], guessed["needs"], guessed["atLeast"]) == ("checkpoint", 210, 105)
 
 
 @needs_sphinx

@@ -11,6 +11,8 @@ const KINDS = { predicted: "predicted, not measured", measured: "measured" };
 const form = document.getElementById("question");
 const number = (value, digits = 0) => value.toLocaleString("en", { maximumFractionDigits: digits });
 const whole = (mib) => number(Math.ceil(mib)); // what is needed is rounded up, so that a budget of it does fit
+// what no search has run is a guess: as much as other strategies keep
+const needed = (row) => `${row.atLeast ? "up to " : ""}${whole(row.needs)} MiB`;
 const rated = (value) => number(value, value < 100 ? 1 : 0);
 
 // An element with attributes and children; text is never markup
@@ -94,12 +96,15 @@ function sentence(group, budget) {
   const within = budget === Infinity ? "Without a limit" : `Within ${number(budget)} MiB`;
   const quick = fastest(group, fits);
   const lean = least(group.rows);
-  const size = strong(`${whole(lean.needs)} MiB`);
-  const smallest = [`${lean.framework} with `, link(lean), " needs least, ", size, `, ${speed(group, lean)}.`];
+  const size = strong(needed(lean));
+  const open = group.rows.filter((row) => row.needs > budget && row.atLeast <= budget);
+  const may = open.length ? `${open.length} may fit: no search has run them. ` : "";
+  const smallest = [may, `${lean.framework} with `, link(lean), " needs least, ", size, `, ${speed(group, lean)}.`];
+  if (!fits.length && open.length) return [`Nothing is known to fit ${number(budget)} MiB. `, ...smallest];
   if (!fits.length) return [`Nothing that was measured needs ${number(budget)} MiB or less. `, ...smallest];
   if (!quick) return [`${within}, ${fits.length} of ${group.rows.length} measured cases fit. None of them was timed. `, ...smallest];
   const first = [`${within}, `, strong(quick.framework), " with ", link(quick), " is the fastest measured: "];
-  return [...first, strong(speed(group, quick)), `, and needs ${whole(quick.needs)} MiB. `, ...smallest];
+  return [...first, strong(speed(group, quick)), `, and needs ${needed(quick)}. `, ...smallest];
 }
 
 // Frameworks are not compared: XLA's plan and a simulation of PyTorch count differently
@@ -136,7 +141,7 @@ function share(group, row) {
 
 function cell(group, row, title, otherwise) {
   if (!row) return made("td", { "data-title": title }, made("span", { class: "none" }, otherwise));
-  const numbers = group.kind === "measured" ? `${whole(row.needs)} MiB, ${speed(group, row)}` : `${whole(row.needs)} MiB`;
+  const numbers = group.kind === "measured" ? `${needed(row)}, ${speed(group, row)}` : needed(row);
   const lines = [link(row), made("br"), numbers];
   const price = row.rate === undefined || !row.cost ? "" : `, ${row.cost}`;
   if (!row.base && row.share) lines.push(made("br"), made("span", { class: "none" }, share(group, row) + price));
@@ -168,7 +173,7 @@ function present(group) {
 // ---- the chart, which Vega draws
 
 function tip(group, row) {
-  const parts = [`${row.framework}, ${row.strategy}: needs ${number(row.needs, 1)} MiB`];
+  const parts = [`${row.framework}, ${row.strategy}: needs ${row.atLeast ? "up to " : ""}${number(row.needs, 1)} MiB`];
   if (row.share) parts.push(share(group, row));
   if (group.kind === "predicted") return [...parts, `reserved ${number(row.peak, 1)} MiB`, row.source].join("; ");
   parts.push(`peak ${number(row.peak, 1)} MiB`);
