@@ -12,6 +12,8 @@ from framebench.strategies.registry import BASELINES, OVER_RANKS, find_strategy
 from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies
 from framebench.suite import hypothetical
 from framebench.suite.case import BATCH, Case, UnknownCase
+from framebench.suite.selectors import BRACES
+from framebench.suite.sequences import drop_duplicates
 
 MOST_RANKS = 1024
 
@@ -82,13 +84,24 @@ def list_choices(scenario: str) -> str:
 def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
     """Return the cases over ranks that a selector names, with a batch such as b8x8 or over `ranks`.
 
-    Framework and strategy may be patterns or left to `*`. Raises UnknownCase.
+    Framework and strategy may be patterns or left to `*`, and choices in braces. A combination such
+    as `checkpoint+fsdp` is named as it is. Raises UnknownCase.
     """
+    braces = BRACES.search(selector)
+    if braces:
+        chosen = []
+        for choice in braces[1].split(","):
+            chosen += match_cases(selector.replace(braces[0], choice, 1), ranks)
+        return drop_duplicates(chosen)
     workload, framework, scenario, strategy, batch, size = split_parts(selector)
+    names = [strategy]
+    if "+" not in strategy:
+        names = []
+        for of_scenario, name in OVER_RANKS:
+            if of_scenario == scenario and fnmatchcase(name, strategy):
+                names.append(name)
     supported = []
-    for of_scenario, name in OVER_RANKS:
-        if of_scenario != scenario or not fnmatchcase(name, strategy):
-            continue
+    for name in names:
         for framework_name in FRAMEWORKS:
             if fnmatchcase(framework_name, framework):
                 case_id = f"{workload}/{framework_name}/{scenario}/{name}/{batch}/{size}"

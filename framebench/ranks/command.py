@@ -14,10 +14,11 @@ from framebench.cli.shared import echo, fail, out, say, show_work
 from framebench.engine import environments
 from framebench.models import spec
 from framebench.ranks import predicted
-from framebench.ranks.cases import explain_unpredictable_rank, over_ranks
+from framebench.ranks.cases import explain_unpredictable_rank, match_cases, over_ranks
 from framebench.ranks.predicted import Prediction, Unpredicted
 from framebench.strategies.registry import OVER_RANKS
 from framebench.suite.case import Case, UnknownCase
+from framebench.suite.selectors import join_choice
 
 if TYPE_CHECKING:
     # it imports pandas, which `predict` does not need
@@ -31,9 +32,10 @@ class RankQuestion:
     workload: str
     frameworks: tuple[str, ...]
     scenario: str
-    batch: int  # that the ranks share
+    batch: str  # that the ranks share, such as b8, or b8x4 over 4 ranks
     size: str
-    ranks: int
+    ranks: int | None  # None where the batch says it
+    strategies: str | None = None  # a selector's part; None for all that a framework has
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,10 @@ def advise(question: RankQuestion, budget: int, results: Path, as_json: bool) ->
     from framebench.analysis.results import Results
 
     cases = select_cases(question)
-    if cases[0].batch != question.batch:
+    batch = int(question.batch.removeprefix("b").partition("x")[0])
+    if cases[0].batch != batch:
         say(
-            f"a batch of {question.batch} does not divide by {question.ranks} ranks: of "
+            f"a batch of {batch} does not divide by {cases[0].ranks} ranks: of "
             f"{cases[0].batch} samples instead"
         )
     searches = Results(results).searches
@@ -120,7 +123,7 @@ def advise(question: RankQuestion, budget: int, results: Path, as_json: bool) ->
     if as_json:
         answer = {
             "budget_bytes": budget,
-            "ranks": question.ranks,
+            "ranks": cases[0].ranks,
             "fitting": list_offers(fitting),
             "may_fit": list_offers(unsearched),
             "too_large": list_offers(too_large),
@@ -212,11 +215,15 @@ def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list
 
 
 def select_cases(question: RankQuestion) -> list[Case]:
-    """Return a case for each strategy over ranks that a framework has and that needs no other.
+    """Return a case for each strategy over ranks that is named and that a framework has.
 
-    Raises UnknownCase.
+    If none is named, there is a case for each that needs no other. Raises UnknownCase.
     """
     workload, scenario = question.workload, question.scenario
+    if question.strategies is not None:
+        frameworks = join_choice(question.frameworks)
+        named = f"{workload}/{frameworks}/{scenario}/{question.strategies}"
+        return match_cases(f"{named}/{question.batch}/{question.size}", question.ranks)
     model = spec.load_workload(workload)
     strategies = []
     for (of_scenario, name), strategy in OVER_RANKS.items():
@@ -225,7 +232,7 @@ def select_cases(question: RankQuestion) -> list[Case]:
     cases = []
     for framework in question.frameworks:
         for name in strategies:
-            case_id = f"{workload}/{framework}/{scenario}/{name}/b{question.batch}/{question.size}"
+            case_id = f"{workload}/{framework}/{scenario}/{name}/{question.batch}/{question.size}"
             case = over_ranks(case_id, question.ranks)
             if case.support.supported:
                 cases.append(case)

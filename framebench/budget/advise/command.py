@@ -58,6 +58,9 @@ CASES_HELP = (
 )
 # sequence, width, layers and vocabulary by default
 UNDESCRIBED = (spec.SEQUENCE, None, None, spec.VOCABULARY)
+EXAMPLE_DEVICE = "h100-80gb"  # in a suggested command, where the user named none
+EXAMPLE_BATCH = 8
+EXAMPLE_RANKS = 4
 FACTORS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
@@ -128,35 +131,31 @@ def advise(
         selectors.check_workload(asked_workload)
     if (device or ranks) and (current or machine):
         fail("--device and --ranks ask predictions alone: leave --from and --machine out", 2)
-    if ranks and parameters:
-        example = f"'transformer/torch/train/fsdp/b8/1.3B' --ranks {ranks} --device h100-80gb"
-        command = f"framebench predict {example}{repeat_options(results)}"
-        fail(f"--ranks takes the size in the case: {command}", 2)
+    described = None
+    if parameters:
+        described = name_described(parameters, sequence, width, layers, vocabulary)
+    if ranks and described:
+        cases = put_in_one_case(parse_selector(selector), ranks, described)
+        options = f" --device {device or EXAMPLE_DEVICE}{repeat_options(results, budget)}"
+        fail(
+            f"--ranks takes the size in the case, and of a described one a device: framebench "
+            f"advise '{cases}'{options}",
+            2,
+        )
     if device is not None:
-        described = None
-        if parameters:
-            described = name_described(parameters, sequence, width, layers, vocabulary)
         any_fits = answer_for_device(selector, described, device, budget, ranks, results, as_json)
         end_command(any_fits)
     if budget is None:
         fail(NO_BUDGET, 2)
+    if ranks or selectors.asks_for_ranks(selector):
+        over_ranks = make_rank_question(selector, ranks, repeat_options(results, budget))
+        end_command(advise_over_ranks(over_ranks, budget, results, as_json))
     named = parse_selector(selector)
     workload, scenario = named.workload or "transformer", named.scenario or "train"
     size = named.size or DEFAULT_SIZE
     frameworks, strategies = resolve_names(
         named._replace(workload=workload, scenario=scenario, size=size)
     )
-    if ranks is not None:
-        if named.strategy or not named.batch:
-            example = f"'{workload}/*/{scenario}/*/b8' --ranks {ranks}"
-            fail(
-                "--ranks looks among all strategies over ranks, and needs the batch that is "
-                f"shared: framebench advise {example}{repeat_options(results, budget)}",
-                2,
-            )
-        over_ranks = RankQuestion(workload, frameworks, scenario, named.batch, size, ranks)
-        end_command(advise_over_ranks(over_ranks, budget, results, as_json))
-
     from framebench.budget.advise.advice import Question
 
     shape = None
@@ -213,6 +212,49 @@ def check_current(strategy: str, scenario: str) -> None:
             f"--from {strategy}: {scenario} has no such strategy that people use; choose from: "
             f"{suggestions}"
         )
+
+
+def make_rank_question(selector: str, ranks: int | None, options: str) -> RankQuestion:
+    """Return the question about strategies over ranks that a selector asks.
+
+    Ends the command without a batch, with a command that has one and repeats `options`. Raises
+    UnknownCase.
+    """
+    parts = dict(zip(selectors.PARTS, selector.strip("/").split("/")))
+    workload = parts.get("workload") or "transformer"
+    scenario = parts.get("scenario") or "train"
+    framework = parts.get("framework") or "*"
+    strategy = parts.get("strategy") or "*"
+    refuse_glob(scenario)
+    if parts.get("batch", "*") in ("", "*", "b*"):
+        count = f" --ranks {ranks}" if ranks else ""
+        batch = f"b{EXAMPLE_BATCH}" if ranks else f"b{EXAMPLE_BATCH}x{EXAMPLE_RANKS}"
+        example = f"'{workload}/{framework}/{scenario}/{strategy}/{batch}'{count}"
+        fail(
+            f"strategies over ranks need the batch that is shared: framebench advise "
+            f"{example}{options}",
+            2,
+        )
+    # the baseline is there in every framework that the selector may name
+    baseline = find_baseline(scenario) or "*"
+    cases = selectors.select(f"{workload}/{framework}/{scenario}/{baseline}/*/{DEFAULT_SIZE}")
+    selected = {case.framework for case in cases}
+    return RankQuestion(
+        workload,
+        tuple(name for name in FRAMEWORKS if name in selected),
+        scenario,
+        parts["batch"],
+        parts.get("size") or DEFAULT_SIZE,
+        ranks,
+        None if strategy == "*" else strategy,
+    )
+
+
+def put_in_one_case(named: Parts, ranks: int, size: str) -> str:
+    """Return the selector that says the ranks in its batch, and the described size."""
+    workload, scenario = named.workload or "transformer", named.scenario or "train"
+    strategies = f"{workload}/{named.framework or '*'}/{scenario}/{named.strategy or '*'}"
+    return f"{strategies}/b{named.batch or EXAMPLE_BATCH}x{ranks}/{size}"
 
 
 def describe_question(question: Parts, size: str) -> Parts:

@@ -35,7 +35,7 @@ from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.engine.progress import format_duration
 from framebench.models import spec
-from framebench.ranks.cases import over_ranks
+from framebench.ranks.cases import match_cases, over_ranks
 from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, find_pinned_version, read_pins
 from framebench.suite import hypothetical
@@ -68,6 +68,8 @@ def select_cases(selector: str) -> list[Case]:
         for choice in braces[1].split(","):
             cases += select_cases(selector.replace(braces[0], choice, 1))
         return list(dict.fromkeys(cases))
+    if asks_for_ranks(selector) and spec.DESCRIBED.fullmatch(selector.rsplit("/", 1)[-1]):
+        return match_cases(selector)
     described = hypothetical.select_described(selector)
     if described:
         return described
