@@ -85,7 +85,7 @@ def make_table(predictions: Sequence[SmallerBatch]) -> Table:
     lines = []
     of_predictions = pd.DataFrame(predictions, columns=SmallerBatch._fields)
     for key, group in of_predictions.groupby(["samples", "workload", "framework"]):
-        worst = group.loc[group["excess"].idxmax()]
+        worst = group.sort_values("excess").iloc[-1]
         lines.append((*key, len(group), worst["excess"], worst["case"]))
     return Table(
         "Prediction of smaller batches",
