@@ -49,7 +49,7 @@ def make_record(
 
 def has_advice(records: list[Record]) -> bool:
     """Return whether a strategy is there that is not only for claims."""
-    return any(not record.parsed.plan.only_for_claims for record in records)
+    return any(not record.parsed.strategy_spec.only_for_claims for record in records)
 
 
 one = st.builds(

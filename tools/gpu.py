@@ -100,8 +100,8 @@ def shrink_for_rehearsal(blocks: Blocks) -> Blocks:
 
 def shrink_case(case: Case) -> Case:
     """Return the case at the size `tiny`, where it has a small and a large batch, too."""
-    batches = case.spec.preset("tiny").batches
-    is_small = case.batch <= case.spec.preset(case.size).base
+    batches = case.workload_spec.preset("tiny").batches
+    is_small = case.batch <= case.workload_spec.preset(case.size).base
     return replace(case, size="tiny", batch=batches[0] if is_small else batches[-1])
 
 

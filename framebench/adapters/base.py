@@ -115,13 +115,13 @@ class Adapter(ABC):
     teacher_config: Any = None  # the configuration of a second model, which is not trained
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
-        """Take a case and its framework's switches, by the name in a row's `how`."""
+        """Take a case and its framework's switches, by the name in a row's `switch`."""
         self.case = case
         self.switches = switches
-        self.workload = case.spec
+        self.workload = case.workload_spec
         self.config = case.config
-        self.model_module = case.spec.import_model(case.framework)
-        self.micro_batches = case.plan.micro_batches
+        self.model_module = case.workload_spec.import_model(case.framework)
+        self.micro_batches = case.strategy_spec.micro_batches
         # whether steps are verified with randomness disabled
         self.deterministic = case.is_deterministic
         self.ledger = Ledger()
@@ -178,13 +178,13 @@ class Adapter(ABC):
         """
         self.proofs: dict[str, Proof] = {}
         for part in self.case.parts:
-            if part.how not in self.switches:
+            if part.switch not in self.switches:
                 raise LookupError(
-                    f"the catalog names {part.how!r}, and no function in framebench/adapters/"
+                    f"the catalog names {part.switch!r}, and no function in framebench/adapters/"
                     f"{self.case.framework} has that name; add it there as a switch"
                 )
             with self.ledger.acting_as(part.name):
-                self.proofs[part.name] = self.switches[part.how](self, **part.options)
+                self.proofs[part.name] = self.switches[part.switch](self, **part.options)
         self.ledger.finish()
 
     def step(self) -> None:
@@ -356,7 +356,7 @@ class Adapter(ABC):
         It does not if weights are packed into codes, if a step makes its own models, or if several
         ranks share the weights.
         """
-        is_packed = self.case.plan.precision.startswith("int8")
+        is_packed = self.case.strategy_spec.precision.startswith("int8")
         makes_own_models = self.case.scenario in ("pair", "generate")
         return not is_packed and not makes_own_models and self.case.ranks == 1
 

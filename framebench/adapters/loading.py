@@ -32,15 +32,15 @@ class Loader:
 
     def __init__(self, case: Case, mode: str, put: Put, arrive: Put | None = None) -> None:
         """Make the raw images and labels of all batches, in a mapped file if the mode has one."""
-        assert case.spec.raw_images
-        assert case.spec.prepare
+        assert case.workload_spec.raw_images
+        assert case.workload_spec.prepare
         self.batch = case.batch
         self.mode = mode
         self.put = put
         self.arrive = arrive
-        self.prepare = case.spec.prepare
+        self.prepare = case.workload_spec.prepare
         rng = np.random.default_rng([SEED, 2, case.batch])
-        self.images, self.labels = case.spec.raw_images(
+        self.images, self.labels = case.workload_spec.raw_images(
             case.config, STREAM_BATCHES * case.batch, rng
         )
         if mode in MAPPED:

@@ -174,7 +174,7 @@ def find_anchor(record: RecordBase, members: Sequence[RecordBase]) -> RecordBase
     It is the one of the framework's baseline in the same block, or else the block's first record.
     """
     for member in members:
-        is_baseline = member.parsed.strategy == member.parsed.stage.baseline
+        is_baseline = member.parsed.strategy == member.parsed.scenario_spec.baseline
         is_same_framework = member.parsed.framework == record.parsed.framework
         is_same_version = member.framework_version == record.framework_version
         if is_baseline and is_same_framework and is_same_version:

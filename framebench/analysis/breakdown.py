@@ -46,7 +46,7 @@ def declares_layers(case_id: str) -> bool:
     case = parse_case(case_id)
     if not case.is_known or case.workload not in spec.list_workloads():  # such as a user's model
         return False
-    return case.spec.layers is not None
+    return case.workload_spec.layers is not None
 
 
 @cache  # many records are of few cases

@@ -40,7 +40,7 @@ def count_forward_flops(case: Case) -> int:
     """Return the operations of a forward pass of the whole batch."""
     # a layer has the name of its weight
     weights = {}
-    for param in case.spec.params(case.config):
+    for param in case.workload_spec.params(case.config):
         if param.name.endswith(".weight"):
             weights[param.name.removesuffix(".weight")] = param
     return case.batch * sum(
@@ -54,11 +54,11 @@ def count_step_flops(case: Case) -> int | None:
     Returns None in other scenarios, if the strategy computes another scenario's mathematics, if the
     workload declares no layers, and for a case that this version does not have.
     """
-    if not case.is_known or not case.spec.layers:
+    if not case.is_known or not case.workload_spec.layers:
         return None
-    if case.scenario not in ("train", "eval") or case.plan.mathematics:
+    if case.scenario not in ("train", "eval") or case.strategy_spec.mathematics:
         return None
     passes = 1
-    if case.stage.trains:
+    if case.scenario_spec.trains:
         passes += BACKWARD
     return count_forward_flops(case) * passes

@@ -226,18 +226,20 @@ def get_comparable_key(case: AnyMeasured) -> Key:
 
 def is_baseline(case: AnyMeasured) -> bool:
     """Return whether the strategy is the baseline of its scenario."""
-    return case.newest.parsed.strategy == case.newest.parsed.stage.baseline
+    return case.newest.parsed.strategy == case.newest.parsed.scenario_spec.baseline
 
 
 def list_parts(case: AnyMeasured) -> frozenset[str]:
     """Return the names of the strategies that are combined, or none for a baseline."""
     parsed = case.newest.parsed
-    return frozenset(part.name for part in parsed.plan.parts) - {parsed.stage.baseline}
+    return frozenset(part.name for part in parsed.strategy_spec.parts) - {
+        parsed.scenario_spec.baseline
+    }
 
 
 def list_compiling_parts(case: AnyMeasured) -> frozenset[str]:
     """Return the names of those parts of the strategy that compile the step."""
-    parts = case.newest.parsed.plan.parts
+    parts = case.newest.parsed.strategy_spec.parts
     return frozenset(part.name for part in parts if part.compiles)
 
 
@@ -288,7 +290,7 @@ def make_row(
         framework=case.framework,
         scenario=case.scenario,
         strategy=case.strategy,
-        kind=find_purpose(case.plan, case.stage.baseline),
+        kind=find_purpose(case.strategy_spec, case.scenario_spec.baseline),
         batch=case.batch,
         base_batch=is_base_batch(case),
         size=case.size,
@@ -329,7 +331,7 @@ def make_row(
         throughput=divide(work, step_time),
         throughput_low=divide(work, longest),
         throughput_high=divide(work, shortest),
-        unit=case.spec.unit if case.is_known else "",
+        unit=case.workload_spec.unit if case.is_known else "",
         first_step_s=find_first_step(measured),
         collector_share=newest_shares.get("collector"),
         wait_share=newest_shares.get("wait"),
@@ -349,7 +351,7 @@ def make_row(
         measured_at=origin.measured_at,
         baseline=is_baseline(measured),
         same_mathematics=case.same_mathematics,
-        only_for_claims=case.plan.only_for_claims,
+        only_for_claims=case.strategy_spec.only_for_claims,
         usable=newest.usable,
         peak_ratio=divide_peaks(measured, base, "peak_instrument"),
         shared_ratio=divide_peaks(measured, base, "shared_instrument"),
@@ -398,9 +400,9 @@ def divide(value: float | None, base: float | None) -> float | None:
 
 def is_base_batch(case: Case) -> bool:
     """Return whether strategies are compared at the case's batch."""
-    if not case.is_known or case.size not in case.spec.sizes:  # a case of an older version
+    if not case.is_known or case.size not in case.workload_spec.sizes:  # a case of an older version
         return False
-    return case.batch == case.spec.sizes[case.size].base
+    return case.batch == case.workload_spec.sizes[case.size].base
 
 
 def find_worst_error(record: RecordBase) -> float | None:
@@ -412,7 +414,7 @@ def find_worst_error(record: RecordBase) -> float | None:
 def get_activation_bytes(record: RecordBase) -> int | None:
     """Return the bytes that a forward pass saves for the backward pass, where they were counted."""
     # it saves the results of matmuls outside of autograd's graph, where nothing counts them
-    if any(part.how == "checkpoint_dots" for part in record.parsed.parts):
+    if any(part.switch == "checkpoint_dots" for part in record.parsed.parts):
         return None
     return record.activation_bytes
 

@@ -55,7 +55,7 @@ def compute_lower_bound(case: Case) -> LowerBound:
     """Return the least peak of one step of this case, by its parts."""
     gradients = 0
     optimizer = 0
-    if case.stage.trains:
+    if case.scenario_spec.trains:
         gradients, activations = count_backward_bytes(case)
         if not get_options(case).keys() & STATES_OFFLOADED:
             optimizer = count_optimizer_bytes(case)
@@ -73,7 +73,7 @@ def compute_lower_bound(case: Case) -> LowerBound:
 
 def get_options(case: Case) -> dict[str, Any]:
     """Return the options of the strategy's parts, by the name of the switch."""
-    return {part.how: part.options for part in case.parts}
+    return {part.switch: part.options for part in case.parts}
 
 
 def get_activation_width(case: Case) -> int:
@@ -81,7 +81,7 @@ def get_activation_width(case: Case) -> int:
 
     Under automatic mixed precision all activations are taken to be narrow, as the least.
     """
-    return FLOAT16_BYTES if case.plan.precision in ("bf16", "fp16") else FLOAT32_BYTES
+    return FLOAT16_BYTES if case.strategy_spec.precision in ("bf16", "fp16") else FLOAT32_BYTES
 
 
 def get_storage_width(case: Case) -> int:
@@ -96,21 +96,21 @@ def get_storage_width(case: Case) -> int:
 
 def get_micro_batch(case: Case) -> int:
     """Return the samples that are in the model at once."""
-    return case.batch // case.plan.micro_batches
+    return case.batch // case.strategy_spec.micro_batches
 
 
 def list_trained_prefixes(case: Case) -> tuple[str, ...]:
     """Return how the names of trained layers begin; the empty prefix is all of them."""
     if case.scenario != "finetune":
-        return ("",) if case.stage.trains else ()
-    assert case.spec.trained
-    return case.spec.trained(case.config, get_options(case)["frozen"].get("part", "half"))
+        return ("",) if case.scenario_spec.trains else ()
+    assert case.workload_spec.trained
+    return case.workload_spec.trained(case.config, get_options(case)["frozen"].get("part", "half"))
 
 
 def list_trained_params(case: Case) -> list[Param]:
     """Return the parameters that a step changes."""
     prefixes = list_trained_prefixes(case)
-    params = case.spec.params(case.config)
+    params = case.workload_spec.params(case.config)
     return [param for param in params if param.trainable and param.name.startswith(prefixes)]
 
 
@@ -119,9 +119,9 @@ def count_stored_bytes(case: Case, trainable: bool) -> int:
 
     Besides the case's model there may be the second one of a pair, or the teacher of a student.
     """
-    spec = case.spec
+    spec = case.workload_spec
     params = list(spec.params(case.config))
-    if case.plan.mathematics == "distill":
+    if case.strategy_spec.mathematics == "distill":
         params += spec.params(spec.config(case.size))  # the teacher is the workload's own model
     if case.scenario == "pair":
         params += list_second_params(case)
@@ -137,10 +137,10 @@ def list_second_params(case: Case) -> list[Param]:
     options = get_options(case)
     if "in_turn" in options:  # the first model is deleted before
         return []
-    params = list(case.spec.params(case.config))
+    params = list(case.workload_spec.params(case.config))
     if any(option.get("shared_trunk") for option in options.values()):
         # both have one trunk, and the second has only a head of its own
-        return [param for param in params if param.name.startswith(case.spec.head)]
+        return [param for param in params if param.name.startswith(case.workload_spec.head)]
     return params
 
 
@@ -173,7 +173,7 @@ def count_optimizer_bytes(case: Case) -> int:
     column of a matrix.
     """
     optimizer = case.optimizer
-    precisions = {part.precision for part in case.plan.parts}
+    precisions = {part.precision for part in case.strategy_spec.parts}
     if "8-bit moments" in precisions:
         moment_bytes = 0
         for param in list_trained_params(case):
@@ -210,7 +210,7 @@ def count_input_bytes(case: Case, targets: bool = True) -> int:
         for inputs, labels in make_stream(case):
             tokens += inputs.size + labels.size
         return integer_width * tokens
-    floats, integers, targets_of_sample = case.spec.count_sample(case.config)
+    floats, integers, targets_of_sample = case.workload_spec.count_sample(case.config)
     if targets:
         integers += targets_of_sample  # labels are integers of the same width
     sample_bytes = get_storage_width(case) * floats + integer_width * integers
@@ -224,7 +224,7 @@ def count_input_bytes(case: Case, targets: bool = True) -> int:
 def make_stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return the batches of a stream whose sequences differ in length."""
     (how,) = [part.name for part in case.parts if part.axis == "lengths"]
-    return case.spec.make_stream(case.config, case.batch, how)
+    return case.workload_spec.make_stream(case.config, case.batch, how)
 
 
 def list_layers(case: Case) -> list[Layer]:
@@ -232,13 +232,13 @@ def list_layers(case: Case) -> list[Layer]:
 
     A workload may declare none.
     """
-    if case.spec.layers is None:
+    if case.workload_spec.layers is None:
         return []
     config = case.config
     if case.scenario == "varlen":
         longest = max(x.shape[1] for x, _ in make_stream(case))
         config = replace(config, length=longest)
-    return list(case.spec.layers(config, get_options(case)))
+    return list(case.workload_spec.layers(config, get_options(case)))
 
 
 def list_backward_layers(case: Case) -> list[Layer]:
@@ -289,7 +289,7 @@ def count_backward_bytes(case: Case) -> tuple[int, int]:
     """
     options = get_options(case)
     gradients = count_gradient_bytes(case)
-    keeps_all = case.plan.micro_batches > 1 or "keep_grads" in options
+    keeps_all = case.strategy_spec.micro_batches > 1 or "keep_grads" in options
     in_place = case.framework == "jax" and "no_donate" not in options
     one_by_one = ("optimizer_in_backward" in options or in_place) and not keeps_all
     layers = list_backward_layers(case)

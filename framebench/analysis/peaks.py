@@ -259,7 +259,7 @@ def refuse_single_samples(evidence: Sequence[Row], case: Case) -> None:
     like batches of two samples and more, they never needed over 2 % more than that
     (studies/batch_lines, "Prediction of smaller batches").
     """
-    if get_micro_batch(case) > 1 or case.spec.has_convolutions is False:
+    if get_micro_batch(case) > 1 or case.workload_spec.has_convolutions is False:
         return
     if any(get_micro_batch(parse_case(row.case)) == 1 for row in evidence):
         return

@@ -139,7 +139,7 @@ def add_missing(
     is_missing = machine.compare_times(*cases) is None
     if is_missing or (interrupted and interrupted.lacks_blocks(machine, cases)):
         # each block has the scenario's baseline anyway
-        if any(case.strategy == case.stage.baseline for case in cases):
+        if any(case.strategy == case.scenario_spec.baseline for case in cases):
             missing.timed += cases
         else:
             missing.pairs.append((cases[0], cases[1]))

@@ -137,7 +137,7 @@ def add_baselines(records: list[Record], folder: Results) -> list[Record]:
     for record in records:
         case = record.parsed
         if case.ranks == 1:  # others have tables without ratios
-            baseline = replace(case, strategy=case.stage.baseline)
+            baseline = replace(case, strategy=case.scenario_spec.baseline)
             baselines.add((record.provenance.machine, baseline.id))
     shown = []
     for record in folder.records:

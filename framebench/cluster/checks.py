@@ -244,7 +244,7 @@ def has_other_references(case: Case, references: dict[str, float]) -> bool:
     """
     if not case.is_known:
         return False
-    values = case.spec.golden.get(case.golden_key, {})
+    values = case.workload_spec.golden.get(case.golden_key, {})
     for name in references.keys() & values.keys():
         if abs(values[name] - references[name]) > 1e-9 * abs(references[name]):
             return True
@@ -318,7 +318,7 @@ def estimate_highest_speed(record: Record) -> float:
     if not record.on_cpu or not turns.reference_s:
         return MOST_FLOPS
     reference = turns.reference_flop / min(turns.reference_s)
-    is_full = record.parsed.plan.precision == "fp32"
+    is_full = record.parsed.strategy_spec.precision == "fp32"
     factor = FASTER_IN_FP32 if is_full else FASTER_IN_FEWER_BITS
     return min(reference * factor * (record.provenance.threads or 1), MOST_FLOPS)
 

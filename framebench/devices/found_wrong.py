@@ -60,4 +60,4 @@ def is_part_of(measured: Case, case: Case) -> bool:
             return False
     if measured.strategy == case.strategy:
         return True
-    return all(part in case.plan.parts for part in measured.plan.parts)
+    return all(part in case.strategy_spec.parts for part in measured.strategy_spec.parts)

@@ -111,7 +111,7 @@ def show_predictions(
 def list_fields(planned: Planned) -> dict[str, Any]:
     """Return a prediction for programs, with the types of a file's weights that are narrow."""
     fields: dict[str, Any] = planned.model_dump(mode="json")
-    types = Case.from_id(planned.case).spec.weight_types
+    types = Case.from_id(planned.case).workload_spec.weight_types
     return fields | {"weight_types": types} if types else fields
 
 

@@ -44,7 +44,7 @@ def make_groups(cases: Iterable[Case], environments: dict[str, Environment]) -> 
 
 def make_group(cases: list[Case], environments: dict[str, Environment]) -> Group:
     """Make a group of cases that differ only in their strategy."""
-    baseline = replace(cases[0], strategy=cases[0].stage.baseline)
+    baseline = replace(cases[0], strategy=cases[0].scenario_spec.baseline)
     baselines = []
     # a dict keeps the order, and drops the second of two equal frameworks
     for framework in dict.fromkeys((REFERENCE_FRAMEWORK, baseline.framework)):

@@ -90,11 +90,11 @@ def find_representative(case: Case) -> Case | None:
     has references.
     """
     for size in dict.fromkeys((SMALLEST, case.size)):
-        if size not in case.spec.sizes or size in case.spec.without_golden:
+        if size not in case.workload_spec.sizes or size in case.workload_spec.without_golden:
             continue
         candidate = replace(case, size=size)
         candidate = replace(candidate, batch=find_first_batch(candidate))
-        if candidate.support.supported and candidate.golden_key in case.spec.golden:
+        if candidate.support.supported and candidate.golden_key in case.workload_spec.golden:
             return candidate
     return None
 

@@ -23,7 +23,7 @@ MAKERS = ("torch", "jax")  # of float64 values: the first makes them, the second
 
 def needs_reference(case: Case) -> bool:
     """Return whether golden.json lacks the case's values."""
-    return case.golden_key not in case.spec.golden
+    return case.golden_key not in case.workload_spec.golden
 
 
 def order_by_reference(cases: list[Case]) -> list[Case]:
@@ -84,12 +84,12 @@ def make_reference(case: str, verification: Verification) -> Reference:
 
 def computes_in_fp32(case: Case, key: str) -> bool:
     """Return whether a case computes the values of this key in strict float32."""
-    return case.golden_key == key and case.plan.precision == "fp32"
+    return case.golden_key == key and case.strategy_spec.precision == "fp32"
 
 
 def _is_baseline(case: Case) -> bool:
     """Return whether a case is the baseline of its stage."""
-    return case.strategy == case.stage.baseline
+    return case.strategy == case.scenario_spec.baseline
 
 
 def _is_reference(record: Record, case: Case) -> bool:

@@ -239,15 +239,15 @@ def explain_missing_reference(case: Case) -> str | None:
     Values of a combination that changes the mathematics, and of a batch that its size does not
     declare, are never computed. Such a batch is never verified, and may be run.
     """
-    parts = case.plan.parts
-    if case.workload == USER_MODEL or case.size in case.spec.without_golden:
+    parts = case.strategy_spec.parts
+    if case.workload == USER_MODEL or case.size in case.workload_spec.without_golden:
         return None
-    if case.golden_key in case.spec.golden:
+    if case.golden_key in case.workload_spec.golden:
         return None
     if len(parts) > 1:
         together = " and ".join(part.name for part in parts)
         return f"golden.json has no values for {together} together ({case.golden_key})"
-    preset = case.spec.sizes.get(case.size)
+    preset = case.workload_spec.sizes.get(case.size)
     if preset is None or case.batch not in preset.batches:
         return None
     missing = f"no reference: golden.json has no values for {case.golden_key}"
@@ -266,7 +266,7 @@ def explain_missing_reference(case: Case) -> str | None:
 
 def explain_slowness(case: Case) -> str | None:
     """Return why this processor is slow at a case, as far as its instructions tell."""
-    if case.plan.precision != "bf16" or nvml.list_gpus():
+    if case.strategy_spec.precision != "bf16" or nvml.list_gpus():
         return None
     instructions = provenance.list_bfloat16_instructions()
     if instructions is None or instructions:  # None: the system does not list them

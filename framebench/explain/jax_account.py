@@ -55,7 +55,7 @@ def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
         computations, entry = parse_instructions(hlo.read_text())
         positions, allocations = parse_assignment(plan.read_text())
     # no caller passes arguments to the entry
-    walk = ProgramWalk(computations, positions, adapter.case.stage.trains)
+    walk = ProgramWalk(computations, positions, adapter.case.scenario_spec.trains)
     result = walk.walk(entry, [])
     walk.account.events += 1  # the end of the step: its results are alive until then
     for instruction in computations[entry]:

@@ -218,7 +218,7 @@ def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
     output = read_node_number(adapter.output)
     if output in values:
         values[output].kind = "output"
-    if not adapter.case.stage.trains:
+    if not adapter.case.scenario_spec.trains:
         for value in alive.values():
             if value.kind == "temporary":
                 value.kind = "saved for backward"  # by a graph that nobody goes back through

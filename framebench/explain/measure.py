@@ -37,7 +37,7 @@ def check_explainable(case: Case) -> None:
         )
     if case.scenario not in ("train", "eval"):
         obstacles.append(f"explain covers train and eval, not {case.scenario}")
-    obstacles += [OBSTACLES.get(part.how) for part in case.parts]
+    obstacles += [OBSTACLES.get(part.switch) for part in case.parts]
     for obstacle in filter(None, obstacles):
         raise Unexplained(f"{case.id}: {obstacle}")
 

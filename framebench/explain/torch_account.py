@@ -190,7 +190,7 @@ def list_tensors(adapter: TorchAdapter) -> Iterator[tuple[str, str, Tensor]]:
             yield "gradient", layers[parameter], parameter.grad
     for name, buffer in adapter.model.named_buffers():
         yield "buffer", find_module_of(name), buffer
-    if adapter.case.stage.trains:
+    if adapter.case.scenario_spec.trains:
         for parameter, state in adapter.optimizer.state.items():
             for tensor in state.values():
                 if isinstance(tensor, Tensor):

@@ -118,7 +118,9 @@ def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
 def explain_unpredictable_rank(case: Case) -> str | None:
     """Return why one rank of this case cannot be predicted, or None if it can."""
     if case.support.supported and not case.support.gpu:
-        if case.plan.micro_batches > 1 and any(part.how == "fsdp" for part in case.parts):
+        if case.strategy_spec.micro_batches > 1 and any(
+            part.switch == "fsdp" for part in case.parts
+        ):
             return (
                 "PyTorch's tracker of a rank's memory follows one forward pass of a step, not "
                 "those of micro-batches"

@@ -110,9 +110,9 @@ def find_fullest_rank(case: Case) -> int:
     Where each tensor is divided it is the first rank, which has more of one that does not divide.
     ZeroRedundancyOptimizer hands out whole tensors, so there it is counted.
     """
-    if not any(part.how == "zero_optimizer" for part in case.parts):
+    if not any(part.switch == "zero_optimizer" for part in case.parts):
         return 0
-    shapes = [param.shape for param in case.spec.params(case.config) if param.trainable]
+    shapes = [param.shape for param in case.workload_spec.params(case.config) if param.trainable]
     shares = hand_out(shapes, case.ranks)
     return shares.index(max(shares))
 

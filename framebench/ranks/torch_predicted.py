@@ -46,7 +46,7 @@ def predict_rank_bytes(case: Case) -> dict[str, Any]:
     private.join_fake_group(rank, case.ranks)
     private.share_empty_chunks()
     make_mesh_of_ranks("cpu")
-    is_sharded = any(part.how == "fsdp" for part in case.parts)
+    is_sharded = any(part.switch == "fsdp" for part in case.parts)
     with FakeTensorMode():
         peak, parts = track_sharded(case) if is_sharded else count_storages(case)
     return {
@@ -71,7 +71,7 @@ def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
     adapter = FakeRank(case)
     # outside of the mode: as many parts of each tensor as there are ranks take long to watch
     adapter.build()
-    optimizer = adapter.optimizer if case.stage.trains else None
+    optimizer = adapter.optimizer if case.scenario_spec.trains else None
     with Storages():  # it answers when the optimizer reads a number
         make_first_steps(adapter)
         model, inputs = adapter.model, adapter.inputs
@@ -99,7 +99,7 @@ def count_storages(case: Case) -> tuple[int, dict[str, int]]:
             "inputs": count_bytes(adapter.input_tensors()),
         }
         rest = "activations and temporaries"
-        if case.stage.trains:
+        if case.scenario_spec.trains:
             adapter.optimizer.zero_grad()
             parts["optimizer states"] = count_bytes(adapter.state_tensors())
             # without gradients nothing else is there between two steps

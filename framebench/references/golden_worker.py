@@ -31,8 +31,12 @@ def select_cases(workload: str, framework: str, size: str) -> dict[str, Case]:
     for case in list_cases():
         if (case.workload, case.framework, case.size) != (workload, framework, size):
             continue
-        if case.support.supported and not case.support.gpu and case.plan.precision == "fp32":
-            if case.strategy == case.stage.baseline and not case.stage.mathematics:
+        if (
+            case.support.supported
+            and not case.support.gpu
+            and case.strategy_spec.precision == "fp32"
+        ):
+            if case.strategy == case.scenario_spec.baseline and not case.scenario_spec.mathematics:
                 cases[case.golden_key] = case
             cases.setdefault(case.golden_key, case)
     return cases

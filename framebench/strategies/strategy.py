@@ -94,7 +94,7 @@ class Scenario:
 class Strategy:
     """One row: a way to make a step take less memory or time, in every framework.
 
-    `how` names the function that switches it on, with `options`. The function is in
+    `switch` names the function that switches it on, with `options`. The function is in
     `adapters/<framework>/<name of the row's file>.py`, without its `claims_`.
     """
 
@@ -104,7 +104,7 @@ class Strategy:
     summary: str
     effect: str  # the proof, other than memory, that it was on
     support: Mapping[str, Support]  # by framework
-    how: str = ""  # by default the name; several rows may share a function
+    switch: str = ""  # by default the name; several rows may share a function
     options: Mapping[str, Any] = field(default_factory=dict)
     precision: str = "fp32"  # selects the tolerance of the verification
     micro_batches: int = 1
@@ -126,11 +126,11 @@ class Strategy:
     parts: tuple[Strategy, ...] = ()  # of a combination; otherwise the strategy itself
 
     def __post_init__(self) -> None:
-        """Fill in `how` and `parts`. Raises ValueError if a framework has no `support`."""
+        """Fill in `switch` and `parts`. Raises ValueError if a framework has no `support`."""
         missing = [framework for framework in FRAMEWORKS if framework not in self.support]
         if missing:
             raise ValueError(f"strategy {self.name} has no support for {', '.join(missing)}")
-        object.__setattr__(self, "how", self.how or self.name)
+        object.__setattr__(self, "switch", self.switch or self.name)
         object.__setattr__(self, "parts", self.parts or (self,))
 
     @property
@@ -141,7 +141,7 @@ class Strategy:
     @property
     def compiles(self) -> bool:
         """Return whether it, or a part of it, has a compiler make the step (`torch.compile`)."""
-        return any(part.how in COMPILING for part in self.parts)
+        return any(part.switch in COMPILING for part in self.parts)
 
     def suits(self, workload: Workload) -> bool:
         """Return whether it is for this workload."""

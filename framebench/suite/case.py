@@ -93,14 +93,14 @@ class Case:
         return "/".join(parts)
 
     @property
-    def spec(self) -> spec.Workload:
+    def workload_spec(self) -> spec.Workload:
         """Return the workload's declaration. Raises UnknownName."""
         return spec.load_workload(self.workload)
 
     @property
     def user_file(self) -> str:
         """Return the file of a user's model."""
-        return str(self.spec.facts["file"])
+        return str(self.workload_spec.facts["file"])
 
     @property
     def strategy_label(self) -> str:
@@ -109,26 +109,29 @@ class Case:
         The baseline of a file whose weights have 16 bits or fewer is simulated as the file is
         written: `fp32` would be wrong.
         """
-        if self.spec.weight_types and self.strategy == self.stage.baseline == "fp32":
+        if (
+            self.workload_spec.weight_types
+            and self.strategy == self.scenario_spec.baseline == "fp32"
+        ):
             return AS_WRITTEN
         return self.strategy
 
     @property
     def label(self) -> str:
         """Return the case as tables name it, with the types of a file's weights that are narrow."""
-        types = self.spec.weight_types
+        types = self.workload_spec.weight_types
         if not types:
             return self.id
         as_labelled = self.id.replace(f"/{self.strategy}/", f"/{self.strategy_label}/")
         return f"{as_labelled}, with weights in {types}"
 
     @property
-    def stage(self) -> Scenario:
+    def scenario_spec(self) -> Scenario:
         """Return the scenario's row, or a stand-in for one that this version does not have."""
         return look_up_scenario(self.scenario)
 
     @property
-    def plan(self) -> Strategy:
+    def strategy_spec(self) -> Strategy:
         """Return the strategy's row, or a stand-in for one that this version does not have."""
         return look_up_strategy(self.scenario, self.strategy)
 
@@ -136,8 +139,8 @@ class Case:
     def is_known(self) -> bool:
         """Return whether this version has the parts of the case, and has them together.
 
-        An archived record may be of a case that is not known. Such a case has a name, a stage and
-        a plan, and no more.
+        An archived record may be of a case that is not known. Such a case has a name, a scenario
+        and a strategy, and no more.
         """
         return _is_known(self)
 
@@ -148,8 +151,8 @@ class Case:
         The rows are the strategy's parts, and the scenario's baseline unless one of them is on its
         axis.
         """
-        parts = self.plan.parts
-        baseline = look_up_strategy(self.scenario, self.stage.baseline)
+        parts = self.strategy_spec.parts
+        baseline = look_up_strategy(self.scenario, self.scenario_spec.baseline)
         if any(part.axis == baseline.axis for part in parts):
             return parts
         return (baseline, *parts)
@@ -157,7 +160,7 @@ class Case:
     @property
     def config(self) -> Any:
         """Return the model's configuration, changed as the strategy's variant says."""
-        return self.spec.config(self.size, self.plan.variant)
+        return self.workload_spec.config(self.size, self.strategy_spec.variant)
 
     @property
     def work(self) -> int:
@@ -166,10 +169,10 @@ class Case:
         In a stream of sequences, padding does not count. In generation, only new tokens count.
         """
         if self.scenario == "varlen":
-            return int(self.spec.draw_lengths(self.config, self.batch).sum())
+            return int(self.workload_spec.draw_lengths(self.config, self.batch).sum())
         if self.scenario == "generate":
             return self.batch * self.decoded
-        return self.batch * self.spec.units(self.config)
+        return self.batch * self.workload_spec.units(self.config)
 
     @property
     def decoded(self) -> int:
@@ -177,7 +180,7 @@ class Case:
 
         The tokens before them are the prompt, whose keys and values are cached before the step.
         """
-        return min(MOST_DECODED, self.spec.units(self.config) // 2)
+        return min(MOST_DECODED, self.workload_spec.units(self.config) // 2)
 
     @property
     def normalises_alone(self) -> bool:
@@ -186,7 +189,9 @@ class Case:
         Processes of PyTorch do. A program of JAX is one for all devices, and normalises over the
         whole batch.
         """
-        couples_ranks = self.ranks > 1 and self.stage.trains and self.spec.couples_samples
+        couples_ranks = (
+            self.ranks > 1 and self.scenario_spec.trains and self.workload_spec.couples_samples
+        )
         return couples_ranks and self.framework == "torch"
 
     @property
@@ -196,17 +201,17 @@ class Case:
         Micro-batches have values of their own only where the samples of a batch influence each
         other. Ranks that normalise alone are micro-batches too.
         """
-        plan, stage = self.plan, self.stage
-        names = [self.size, stage.mathematics or stage.name, f"b{self.batch}"]
-        micro_batches = plan.micro_batches
+        strategy, scenario = self.strategy_spec, self.scenario_spec
+        names = [self.size, scenario.mathematics or scenario.name, f"b{self.batch}"]
+        micro_batches = strategy.micro_batches
         if self.normalises_alone:
             micro_batches *= self.ranks
-        if micro_batches > 1 and self.spec.couples_samples:
+        if micro_batches > 1 and self.workload_spec.couples_samples:
             names.append(f"m{micro_batches}")
-        if plan.variant:
-            names.append(plan.variant)
-        if plan.mathematics:
-            names.append(plan.mathematics)
+        if strategy.variant:
+            names.append(strategy.variant)
+        if strategy.mathematics:
+            names.append(strategy.mathematics)
         key = "/".join(names)
         return key + WITHOUT_RANDOM if self.is_deterministic else key
 
@@ -216,7 +221,7 @@ class Case:
 
         If so, the same references hold for both.
         """
-        baseline = replace(self, strategy=self.stage.baseline, ranks=1)
+        baseline = replace(self, strategy=self.scenario_spec.baseline, ranks=1)
         return self.is_known and self.golden_key == baseline.golden_key
 
     @property
@@ -225,12 +230,12 @@ class Case:
 
         It is if the strategy draws random numbers in another order than the baseline.
         """
-        return draws_differently(self.spec.facts, self.plan)
+        return draws_differently(self.workload_spec.facts, self.strategy_spec)
 
     @property
     def optimizer(self) -> Optimizer:
         """Return the strategy's optimizer, or else the workload's."""
-        return self.plan.optimizer or self.spec.optimizer
+        return self.strategy_spec.optimizer or self.workload_spec.optimizer
 
     @property
     def support(self) -> Support:
@@ -238,21 +243,20 @@ class Case:
         absence = self._explain_absence()
         if absence:
             return Unsupported(absence)
-        support = self.plan.support[self.framework]
-        if isinstance(support, AlwaysOn) and self.strategy != self.stage.baseline:
+        support = self.strategy_spec.support[self.framework]
+        if isinstance(support, AlwaysOn) and self.strategy != self.scenario_spec.baseline:
             return Unsupported(f"always so, with or without it: {support.why}")
         if support.supported:
             obstacle = self._explain_unsupported(support)
             if obstacle:
                 return Unsupported(obstacle)
-            if any(part.name == "rewrite" for part in self.plan.parts):
-                support = replace(support, why=self.spec.rewrites[self.framework])
+            if any(part.name == "rewrite" for part in self.strategy_spec.parts):
+                support = replace(support, why=self.workload_spec.rewrites[self.framework])
         share = self.batch // self.ranks
-        if share % self.plan.micro_batches != 0:
+        if share % self.strategy_spec.micro_batches != 0:
             whose = f"{share} of each rank" if self.ranks > 1 else f"{share}"
-            return Unsupported(
-                f"batch {whose} does not divide into {self.plan.micro_batches} micro-batches"
-            )
+            parts = self.strategy_spec.micro_batches
+            return Unsupported(f"batch {whose} does not divide into {parts} micro-batches")
         return support
 
     def _explain_absence(self) -> str | None:
@@ -261,50 +265,50 @@ class Case:
             return None
         if self.workload not in spec.find_folders():
             return GONE
-        if self.framework not in self.spec.frameworks:
-            file = self.spec.describe_file(self.framework)
+        if self.framework not in self.workload_spec.frameworks:
+            file = self.workload_spec.describe_file(self.framework)
             return f"not written for {TITLES[self.framework]}: {file}"
         return None
 
     def _explain_unsupported(self, support: Support) -> str | None:
         """Return why the workload does not allow a strategy that the framework has, if so."""
-        names = {part.name for part in self.plan.parts}
-        for part in self.plan.parts:
+        names = {part.name for part in self.strategy_spec.parts}
+        for part in self.strategy_spec.parts:
             if part.needs and names.isdisjoint(part.needs):
                 combinations = [f"{other}+{part.name}" for other in part.needs]
                 examples = " or ".join(combinations)
                 return f"only in a combination, such as {examples}: {support.why}"
         place = f"{self.workload}/{self.framework}"
         for exception in (place, f"{place}/{self.size}"):
-            if self.plan.exceptions.get(exception):
-                return self.plan.exceptions[exception]
+            if self.strategy_spec.exceptions.get(exception):
+                return self.strategy_spec.exceptions[exception]
         if self.workload == USER_MODEL:
-            refusal = explain_refusal(self.spec.facts, self.plan)
+            refusal = explain_refusal(self.workload_spec.facts, self.strategy_spec)
             if refusal:
                 return refusal
-        if "rewrite" in names and not self.spec.rewrites.get(self.framework):
+        if "rewrite" in names and not self.workload_spec.rewrites.get(self.framework):
             return "no slow path was found in this workload to write differently"
-        if "scan" in names and self.spec.identical_layers(self.config) < 2:
+        if "scan" in names and self.workload_spec.identical_layers(self.config) < 2:
             return "the model has one layer here: there is nothing to loop over"
         return None
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
         """Return the canonical float32 weights and buffers by name."""
-        return self.spec.make_weights(self.config)
+        return self.workload_spec.make_weights(self.config)
 
 
 @cache  # reading thousands of records asks for the same cases again and again
 def _is_known(case: Case) -> bool:
     """Return whether this version has the parts of a case, and has them together."""
     try:
-        stage = SCENARIOS[case.scenario]
-        plan = find_strategy(case.scenario, case.strategy)
-        workload = case.spec
+        scenario = SCENARIOS[case.scenario]
+        strategy = find_strategy(case.scenario, case.strategy)
+        workload = case.workload_spec
         if case.workload == USER_MODEL:
-            fits = is_general(plan)
+            fits = is_general(strategy)
         else:
-            fits = stage.suits(workload) and plan.suits(workload)
+            fits = scenario.suits(workload) and strategy.suits(workload)
         return fits and workload.units(case.config) > 0
     except (KeyError, ValueError):
         return False
@@ -316,16 +320,16 @@ def is_declared(case: Case) -> bool:
     A strategy that changes the mathematics exists at one batch only, since it needs references of
     its own.
     """
-    workload, plan = case.spec, case.plan
+    workload, strategy = case.workload_spec, case.strategy_spec
     is_over_ranks = case.ranks > 1
-    if plan.over_ranks != is_over_ranks or case.batch % case.ranks != 0:
+    if strategy.over_ranks != is_over_ranks or case.batch % case.ranks != 0:
         return False
-    if not case.stage.suits(workload) or not plan.suits(workload):
+    if not case.scenario_spec.suits(workload) or not strategy.suits(workload):
         return False
-    if plan.micro_batches > 1 and workload.couples_samples:
+    if strategy.micro_batches > 1 and workload.couples_samples:
         # micro-batches change the result here: there are references for every batch they divide
-        return case.batch >= find_first_batch(case) and case.batch % plan.micro_batches == 0
-    if plan.same_loss and case.scenario in ("train", "eval"):
+        return case.batch >= find_first_batch(case) and case.batch % strategy.micro_batches == 0
+    if strategy.same_loss and case.scenario in ("train", "eval"):
         return True  # the baseline has references at every batch
     return case.batch == workload.preset(case.size).base
 
@@ -336,8 +340,8 @@ def find_first_batch(case: Case) -> int:
     Only batches from the base up count, since comparisons are made at the base. Where none of them
     divides, the base is returned.
     """
-    preset = case.spec.preset(case.size)
+    preset = case.workload_spec.preset(case.size)
     for batch in preset.batches:
-        if batch >= preset.base and batch % case.plan.micro_batches == 0:
+        if batch >= preset.base and batch % case.strategy_spec.micro_batches == 0:
             return batch
     return preset.base

@@ -25,8 +25,8 @@ class DescribedCase(Case):
     @property
     def config(self) -> Any:
         """Return the shape, changed as the strategy's variant says."""
-        variant = self.plan.variant
-        return self.spec.variants[variant](self.shape) if variant else self.shape
+        variant = self.strategy_spec.variant
+        return self.workload_spec.variants[variant](self.shape) if variant else self.shape
 
 
 def parse_any_batch(case_id: str) -> Case:
@@ -54,7 +54,7 @@ def parse_any_batch(case_id: str) -> Case:
             f"choose at most b{LARGEST_BATCH}"
         )
     # `parse` raises UnknownCase where another part than the batch is wrong
-    preset = case.spec.sizes.get(case.size)
+    preset = case.workload_spec.sizes.get(case.size)
     declared_id = replace(case, batch=preset.base).id if preset else case.id
     return replace(parse(declared_id), batch=case.batch)
 
@@ -123,7 +123,7 @@ def add_missing_size(case_id: str, size: str = DEFAULT_SIZE) -> str:
 def explain_unpredictable(case: Case) -> str | None:
     """Return why no prediction exists for this case, or None if one does."""
     names = {part.axis: part.name for part in case.parts}
-    switches = {part.how for part in case.parts}
+    switches = {part.switch for part in case.parts}
     # JAX over ranks is predicted from the compiled step, without fake tensors
     if case.framework != "torch" and case.ranks == 1:
         return "only PyTorch has fake tensors"

@@ -35,7 +35,7 @@ def list_rank_cases() -> tuple[Case, ...]:
     These cases are in no profile, since each rank needs a core.
     """
     cases = make_cases(OVER_RANKS, RANKS)
-    return tuple(case for case in cases if case.batch == case.spec.preset(case.size).base)
+    return tuple(case for case in cases if case.batch == case.workload_spec.preset(case.size).base)
 
 
 def make_cases(strategies: Iterable[tuple[str, str]], ranks: tuple[int, ...] = (1,)) -> list[Case]:
@@ -121,19 +121,19 @@ def list_batches(case: Case, profile: Profile) -> tuple[int, ...]:
 
     Where it is a single one, that is the smallest that the strategy's micro-batches divide.
     """
-    preset = case.spec.preset(case.size)
+    preset = case.workload_spec.preset(case.size)
     from_base = tuple(batch for batch in preset.batches if batch >= preset.base)
     if profile.batches:
         if len(from_base) < profile.batches:
             return preset.batches[-profile.batches :]
         return from_base[: profile.batches]
     if profile.quick:
-        if not case.plan.quick or case.scenario not in ("train", "eval"):
+        if not case.strategy_spec.quick or case.scenario not in ("train", "eval"):
             return ()
         name = f"{case.workload}/{case.scenario}/{case.strategy}"
         if name == profile.also_at_the_next_batch:
             return from_base[:2]
         return from_base[:1]
-    if case.strategy == case.stage.baseline:
+    if case.strategy == case.scenario_spec.baseline:
         return preset.batches
     return (find_first_batch(case),)

@@ -185,7 +185,7 @@ def find_combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
     reasons = []
     for scenario in fnmatch.filter(SCENARIOS, scenarios):
         try:
-            plan = find_strategy(scenario, name)
+            strategy = find_strategy(scenario, name)
         except KeyError as error:
             _, missing = error.args[0]
             valid = [strategy for where, strategy in STRATEGIES if where == scenario]
@@ -194,8 +194,8 @@ def find_combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
         except IncompatibleStrategies as error:
             reasons.append(str(error))
         else:
-            ranks = RANKS if plan.over_ranks else (1,)
-            return plan.name, make_cases([(scenario, plan.name)], ranks)
+            ranks = RANKS if strategy.over_ranks else (1,)
+            return strategy.name, make_cases([(scenario, strategy.name)], ranks)
     reasons.append(f"no scenario {scenarios!r}; choose from: {', '.join(SCENARIOS)}")
     raise UnknownCase(reasons[0])
 

@@ -88,7 +88,7 @@ def draws_differently(facts: ModelFacts, strategy: Strategy) -> bool:
 
 def list_switches(strategy: Strategy) -> set[str]:
     """Return the switch of each part of a strategy."""
-    return {part.how for part in strategy.parts}
+    return {part.switch for part in strategy.parts}
 
 
 def list_axes(strategy: Strategy) -> set[str]:
@@ -117,7 +117,7 @@ def works_by_blocks(facts: ModelFacts, strategy: Strategy) -> bool:
     PyTorch's hooks for offloading move every saved tensor, whichever module it is of.
     """
     needs_no_blocks = OFFLOADING if facts.get("framework") == "torch" else set()
-    changing = {part.how for part in strategy.parts if part.axis == "recomputation"}
+    changing = {part.switch for part in strategy.parts if part.axis == "recomputation"}
     return bool(changing - needs_no_blocks)
 
 

@@ -63,10 +63,10 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         check_weights_fit(facts, module.user())
         (folder / "own.json").write_text(json.dumps(facts))
         adapter = build_baseline(case, emit)
-        if case.stage.trains:
+        if case.scenario_spec.trains:
             facts["update_period"] = find_update_period(adapter)
             (folder / "own.json").write_text(json.dumps(facts))
-            adapter.workload = case.spec  # now with the period
+            adapter.workload = case.workload_spec  # now with the period
             adapter = reset_adapter(adapter, case)
         adapter, observed = observe_baseline(adapter, case, emit)
         facts["loss_terms"] = vars(module.user().loss_terms)
@@ -81,7 +81,7 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
             [references[newest], *perturbed[FINE], *perturbed[COARSE]]
         )
         facts["narrow"] = checks.uses_lower_precision(reset_adapter(adapter, case))
-        if case.stage.trains:
+        if case.scenario_spec.trains:
             adapter = reset_adapter(adapter, case)  # weights may have been moved
             facts |= survey_training(adapter, facts, observed)
         adapter.deterministic = False
@@ -161,7 +161,7 @@ def observe_baseline(adapter: Adapter, case: Case, emit: Emit) -> tuple[Adapter,
     steps do not compute the same again.
     """
     emit({"phase": "first steps"})
-    if not case.stage.trains:
+    if not case.scenario_spec.trains:
         check_output(adapter, adapter.model_module.user())
     _, observed = make_first_steps(adapter)
     check_finite(adapter, observed)
@@ -382,7 +382,7 @@ def reset_adapter(adapter: Adapter, case: Case) -> Adapter:
 
     In training it is the same adapter, in evaluation one that is newly built.
     """
-    if not case.stage.trains:
+    if not case.scenario_spec.trains:
         return copy_adapter(adapter, case)
     adapter.case = case
     adapter.restore()

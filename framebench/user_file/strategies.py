@@ -20,9 +20,9 @@ def list_general_strategies(scenario: str) -> list[str]:
     """
     names = []
     for name in list_strategies(scenario):
-        plan = find_strategy(scenario, name)
-        if plan.same_loss and not plan.only_for_claims and is_general(plan):
-            names.append(plan.name)
+        strategy = find_strategy(scenario, name)
+        if strategy.same_loss and not strategy.only_for_claims and is_general(strategy):
+            names.append(strategy.name)
     return names
 
 

@@ -485,7 +485,7 @@ def make_progress(
     guesses = {}
     for case in cases:
         guesses[case] = survey_s
-        if case.plan.compiles:
+        if case.strategy_spec.compiles:
             guesses[case] += survey_s + COMPILER_S
     first_look = 1
     turns = first_look + blocks if options.rounds else first_look
@@ -522,7 +522,7 @@ def search_batches(
     """Search the largest batch within a budget for each strategy that passed verification."""
     searches = []
     for case in dict.fromkeys(record.parsed for record in records if record.usable):
-        smallest = replace(case, batch=case.plan.micro_batches)
+        smallest = replace(case, batch=case.strategy_spec.micro_batches)
         with show_progress("max-batch") as show:
             search = search_largest_batch(
                 smallest,

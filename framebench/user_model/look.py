@@ -40,8 +40,8 @@ def take_first_look(
     what takes minutes: compilers, or times. `baseline_bytes` is what a process of the baseline
     took: it decides how many processes run at once. `has_time` is asked before more are measured.
     """
-    eager = [variant for variant in variants if not variant.case.plan.compiles]
-    compiled = [variant for variant in variants if variant.case.plan.compiles]
+    eager = [variant for variant in variants if not variant.case.strategy_spec.compiles]
+    compiled = [variant for variant in variants if variant.case.strategy_spec.compiles]
     records = look_at(eager, run, baseline_bytes, has_time)
     if compiled or not run.without_times:  # else what is shown last is the same
         show(records)
@@ -127,5 +127,5 @@ def runs_in_one_process(variant: Variant) -> bool:
 
     One process never suffices on a GPU, whose memory is read from outside while nothing else runs.
     """
-    is_eager = variant.case.framework == "torch" and not variant.case.plan.compiles
+    is_eager = variant.case.framework == "torch" and not variant.case.strategy_spec.compiles
     return is_eager and not nvml.list_gpus()

@@ -41,10 +41,10 @@ class Float64Checks:
     ) -> dict[Variant, Mathematics]:
         """Return the outcome of these variants, and of all that are checked together with them."""
         together = list(variants)
-        is_eager = not all(variant.case.plan.compiles for variant in variants)
+        is_eager = not all(variant.case.strategy_spec.compiles for variant in variants)
         if self.checks_ahead and is_eager:
             for variant in self.variants:
-                if variant not in together and not variant.case.plan.compiles:
+                if variant not in together and not variant.case.strategy_spec.compiles:
                     together.append(variant)
         processes = 1 if nvml.list_gpus() else len(options.list_cores())
         if not fits([FLOAT64_BY_FLOAT32 * self.baseline_bytes], read_free_memory(), processes - 1):
@@ -67,6 +67,8 @@ def choose_small_batch(cases: list[Case]) -> int:
     """Return the smallest part of the batch that divides into the micro-batches of every case."""
     batch = cases[0].batch
     for part in range(min(SMALLEST, batch), batch + 1):
-        if batch % part == 0 and all(part % case.plan.micro_batches == 0 for case in cases):
+        if batch % part == 0 and all(
+            part % case.strategy_spec.micro_batches == 0 for case in cases
+        ):
             return part
     return batch

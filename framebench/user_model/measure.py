@@ -70,7 +70,7 @@ def measure_blocks(
     others = [variant for variant in others if not has_failed(variant, run)]
     # what torch.compile takes a minute for comes last, two at once: next to it, what is built in
     # seconds would wait
-    others.sort(key=lambda variant: variant.case.plan.compiles)
+    others.sort(key=lambda variant: variant.case.strategy_spec.compiles)
     number = 0
     while True:
         number += 1

@@ -87,7 +87,9 @@ def select_cases(
 
 def select_base_batch(selector: str) -> list[Case]:
     """Return the cases of a selector at the batch by which strategies are compared."""
-    return [case for case in select(selector) if case.batch == case.spec.preset(case.size).base]
+    return [
+        case for case in select(selector) if case.batch == case.workload_spec.preset(case.size).base
+    ]
 
 
 def install(framework: str, versions: Sequence[str], say: Say) -> dict[str, Environment]:

@@ -30,7 +30,7 @@ def describe_late_result(adapter: Adapter) -> str:
     """
     case = adapter.case
     read_result: Callable[[], object] = adapter.loss
-    if case.workload == USER_MODEL and case.stage.observes == "logits":
+    if case.workload == USER_MODEL and case.scenario_spec.observes == "logits":
         # a user's loss is computed when it is read, and may take longer than the step
         read_result = adapter.logits
     for _ in range(TRIES):

@@ -107,7 +107,7 @@ class Baseline:
             observed,
             perturbed_runs,
             TOLERANCE,
-            left_out=self.case.spec.incomparable,
+            left_out=self.case.workload_spec.incomparable,
             by_family=False,
         )
         return reference, tolerances
@@ -181,7 +181,7 @@ def load_float64_adapter(case: Case) -> Adapter:
 
 def explain_uncheckable(case: Case) -> str:
     """Return why the case is not computed in float64, or "" if it is."""
-    for part in case.plan.parts:
+    for part in case.strategy_spec.parts:
         if part.precision in QUANTIZED:
             return f"{part.name} {QUANTIZED[part.precision]}"
     if case.ranks > 1:
@@ -242,7 +242,7 @@ def list_errors(
     for kind, summaries in observed.tensors.items():
         expected = reference.tensors.get(kind, {})
         for name, summary in summaries.items():
-            if name not in expected or name in case.spec.incomparable:
+            if name not in expected or name in case.workload_spec.incomparable:
                 continue
             error = measure_max_error(summary, expected[name])
             if tolerances:

@@ -35,7 +35,7 @@ class Observed:
 
 def make_first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
     """Make the steps that verification needs, and return their seconds and observations."""
-    if not adapter.case.stage.trains:
+    if not adapter.case.scenario_spec.trains:
         with adapter.disable_randomness():
             return _evaluate(adapter)
     # before randomness is disabled, which would replace a user's random weights by their mean
@@ -92,7 +92,7 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
 def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
     """Make one step without an update, and return its seconds and observations."""
     # a scenario without logits keeps no model, so there are no buffers to read
-    if adapter.case.stage.observes != "logits":
+    if adapter.case.scenario_spec.observes != "logits":
         return [make_timed_step(adapter)], Observed({"loss": adapter.loss()})
     names = list_buffers(adapter)
     before = {name: array.copy() for name, array in adapter.weights() if name in names}

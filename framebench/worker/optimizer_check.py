@@ -158,7 +158,7 @@ def list_skipped_by_baseline(case: Case) -> set[str]:
     """
     if case.workload != USER_MODEL:
         return set()
-    skipped: dict[str, list[str]] = case.spec.facts.get("skipped", {})
+    skipped: dict[str, list[str]] = case.workload_spec.facts.get("skipped", {})
     return set(skipped.get(case.golden_key, ()))
 
 

@@ -143,7 +143,7 @@ class Timing:
             instructions=self.count_instructions() - instructions,
             device_s=device_s,
         )
-        if self.adapter.case.stage.trains:
+        if self.adapter.case.scenario_spec.trains:
             self.losses.append(self.adapter.loss())
         return reading
 

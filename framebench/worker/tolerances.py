@@ -208,7 +208,7 @@ def compute_tolerances(
         least,
         update=update,
         least_of_tensors=least_of_tensors,
-        left_out={*case.spec.incomparable, *list_negligible(observed.tensors)},
+        left_out={*case.workload_spec.incomparable, *list_negligible(observed.tensors)},
     )
 
 
@@ -217,8 +217,8 @@ def find_precision(case: Case) -> str:
 
     The precision is the strategy's, but for a user's file that casts to a narrower type by itself.
     """
-    precision = case.plan.precision
-    if precision == "fp32" and case.spec.facts.get("narrow"):
+    precision = case.strategy_spec.precision
+    if precision == "fp32" and case.workload_spec.facts.get("narrow"):
         return "bf16"
     return precision
 

@@ -50,12 +50,12 @@ def find_reference(case: Case, other: Reference | None = None) -> Reference | No
 
     `other` is a case of the same session. None if there is no reference at all.
     """
-    if case.golden_key in case.spec.golden:
-        values = case.spec.golden[case.golden_key]
+    if case.golden_key in case.workload_spec.golden:
+        values = case.workload_spec.golden[case.golden_key]
         return Reference(
-            "", values, drop_local_buffers(case, case.spec.golden_tensors[case.golden_key])
+            "", values, drop_local_buffers(case, case.workload_spec.golden_tensors[case.golden_key])
         )
-    if other is not None and case.size in case.spec.without_golden:
+    if other is not None and case.size in case.workload_spec.without_golden:
         return other
     return None
 
@@ -144,7 +144,7 @@ def verify(
         verification = replace(verification, reason=cause or verification.reason)
     return replace(
         verification,
-        against=reference.case or case.spec.unconfirmed.get(case.golden_key),
+        against=reference.case or case.workload_spec.unconfirmed.get(case.golden_key),
         still=case.is_deterministic,
         state_bytes=observed.state_bytes,
     )
@@ -234,7 +234,7 @@ def compare_tensors(
     tolerances: Tolerances,
 ) -> TensorComparison:
     """Compare the tensors of one kind with the reference, and summarize their errors."""
-    left_out = {*case.spec.incomparable, *list_negligible(reference.tensors)}
+    left_out = {*case.workload_spec.incomparable, *list_negligible(reference.tensors)}
     storage_loss = estimate_storage_loss(case, reference) if kind == "weight" else {}
     expected = reference.tensors[kind]
     tensor_errors = []
@@ -312,7 +312,7 @@ def estimate_storage_loss(case: Case, reference: Reference) -> dict[str, float]:
     gradients = reference.tensors.get("gradient", {})
     updates = (LOSS_STEPS + 1) ** 0.5  # the roundings of several updates are independent
     lost = {}
-    for param in case.spec.params(case.config):
+    for param in case.workload_spec.params(case.config):
         if param.name in gradients:
             lost[param.name] = updates * FLOAT32_ROUNDOFF * param.norm
     return lost
@@ -376,13 +376,13 @@ def describe_wrong_state_bytes(case: Case, observed: Observed) -> str:
 
 def compute_state_bytes(case: Case, observed: Observed) -> int:
     """Return the expected bytes of the states of all weights that have a gradient."""
-    shapes = {param.name: param.shape for param in case.spec.params(case.config)}
+    shapes = {param.name: param.shape for param in case.workload_spec.params(case.config)}
     names = set(observed.tensors["gradient"])
     if case.workload == USER_MODEL:
         # a layer that the first step has dropped has states from a later one on
         for kind in case.optimizer.states:
             names.update(observed.tensors.get(kind, {}))
-    complex_names = case.spec.facts.get("complex", ())  # weights of complex numbers
+    complex_names = case.workload_spec.facts.get("complex", ())  # weights of complex numbers
     size = 0
     for name in names:
         if name in shapes:  # a gradient of another tensor is reported by `describe_mismatches`
@@ -397,12 +397,12 @@ def compute_weight_state_bytes(case: Case, shape: tuple[int, ...]) -> int:
     States are as wide as the weights. These are float32, or float16 with Jittor's `amp_level` 4 to
     6. A strategy may also keep moments in bfloat16 or in 8 bits.
     """
-    if any(part.precision == "8-bit moments" for part in case.plan.parts):
+    if any(part.precision == "8-bit moments" for part in case.strategy_spec.parts):
         return len(case.optimizer.states) * count_moment_bytes(math.prod(shape))
     numbers = case.optimizer.count_state_numbers(shape)
-    if case.plan.precision == "bf16 moment":
+    if case.strategy_spec.precision == "bf16 moment":
         return 3 * numbers  # the mean of a first moment in 2 bytes and a second in 4
-    if case.plan.precision == "fp16" and case.framework == "jittor":
+    if case.strategy_spec.precision == "fp16" and case.framework == "jittor":
         return 2 * numbers
     return 4 * numbers
 
@@ -414,10 +414,10 @@ def verify_finite(case: Case, observed: Observed) -> Verification:
     be compared with.
     """
     values = dict[str, float | None](observed.values)
-    if case.size not in case.spec.without_golden:
+    if case.size not in case.workload_spec.without_golden:
         reason = f"golden.json has no values for {case.golden_key}"
         return Verification(passed=False, reason=reason, observed=values)
-    if case.plan.precision != "fp32":
+    if case.strategy_spec.precision != "fp32":
         reason = (
             f"no float64 values for {case.golden_key}, and the session has no float32 record "
             "of it to compare with"
@@ -458,13 +458,13 @@ def verify_again(
     updates_before = adapter.steps - adapter.restored_at - len(losses)
     reference = find_reference(case, other)
     unmoved = 0
-    if case.stage.trains and must_move(case, reference, losses):
+    if case.scenario_spec.trains and must_move(case, reference, losses):
         unmoved = count_unmoved(losses)
     reason = describe_other_outputs(adapter)
     if not reason and unmoved:
         reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
     reason = reason or describe_late_result(adapter)
-    if case.stage.trains:
+    if case.scenario_spec.trains:
         restart(adapter)
         _, observed = make_first_steps(adapter)
         reason = reason or describe_unrepeated(adapter, losses, updates_before, tolerances)
@@ -481,7 +481,7 @@ def repeat_evaluation(adapter: Adapter) -> Observed:
     """Make a further step without an update, and return its output: logits, or only the loss."""
     with adapter.disable_randomness():
         make_timed_step(adapter)
-    if adapter.case.stage.observes == "logits":
+    if adapter.case.scenario_spec.observes == "logits":
         return observe_output(adapter)
     return Observed({"loss": adapter.loss()})
 
@@ -496,7 +496,7 @@ def compare_again(
     if reference is None:
         return RepeatedVerification(passed=all(map(math.isfinite, observed.values.values())))
     tensors = reference.tensors
-    if not case.stage.trains:
+    if not case.scenario_spec.trains:
         tensors = {kind: reference.tensors[kind] for kind in observed.tensors}
     reference = Reference(reference.case, reference.values, tensors)
     comparison = compare(case, observed, reference, tolerances)
@@ -518,7 +518,7 @@ def must_move(case: Case, reference: Reference | None, losses: list[float]) -> b
     """
     if case.workload != USER_MODEL or reference is None:
         return True
-    if case.spec.update_period > 1:
+    if case.workload_spec.update_period > 1:
         return False
     first, last = reference.values["loss_0"], reference.values[f"loss_{LOSS_STEPS}"]
     return abs(last - first) > SHOWN_FROM * find_narrowest_roundoff(losses) * abs(first)

@@ -126,7 +126,7 @@ def load_adapter(case: Case, task: Task) -> Adapter:
     A first look must be quick: imported objects are then frozen, so that Python's collector skips
     them. They are not if the strategy is about the collector.
     """
-    uses_collector = any(part.how == "collector" for part in case.parts)
+    uses_collector = any(part.switch == "collector" for part in case.parts)
     if task.part == "look" and not uses_collector:
         return adapters.load_frozen(case)
     return adapters.load(case)
@@ -366,7 +366,7 @@ def limit_memory(task: Task) -> None:
 
 def limit_user_model(case: Case) -> None:
     """Limit the growth of this process to the bytes that were free at the file's first run."""
-    limit = case.spec.facts.get("limit")
+    limit = case.workload_spec.facts.get("limit")
     if limit is not None and limits.read_gpu_memory() is None:
         limits.limit_growth(limit)
 

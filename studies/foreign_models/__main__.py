@@ -190,7 +190,7 @@ def judged(row: Row, file: Path, framework: str, scenario: str, python: str, com
     names = [
         name
         for name in list_general_strategies(scenario)
-        if model.make_case(name).plan.compiles == compiled
+        if model.make_case(name).strategy_spec.compiles == compiled
     ]
     about = {
         "commit": provenance.find_commit(),

@@ -71,5 +71,5 @@ def utilisation(case: Case, step_s: float | None, device: str | None) -> float |
     """Model FLOPs utilisation: the step's operations by its time and the card's rate; None for an
     unknown card.
     """
-    peak, work = peak_tflops(device, case.plan.precision), count_step_flops(case)
+    peak, work = peak_tflops(device, case.strategy_spec.precision), count_step_flops(case)
     return work / step_s / (peak * 1e12) if peak and work and step_s else None

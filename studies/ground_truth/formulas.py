@@ -234,7 +234,7 @@ def states() -> Table:
     """ZeRO's 16 bytes per parameter against what our float32 cases hold."""
     rows = []
     for size in ("cpu", "full", "full-350m", "full-1b"):
-        spec = case_named("transformer/torch/train/fp32/b1/cpu").spec
+        spec = case_named("transformer/torch/train/fp32/b1/cpu").workload_spec
         base = replace(
             case_named("transformer/torch/train/fp32/b1/cpu"),
             size=size,

@@ -74,7 +74,7 @@ def collect_entries(rows: pd.DataFrame) -> Entries:
 
 def classify(case: Case) -> str:
     """Return the group of ratios that a case's step time belongs to."""
-    if case.strategy == case.stage.baseline:
+    if case.strategy == case.scenario_spec.baseline:
         return FRAMEWORKS
     return REDUCED if "bf16" in case.strategy else STRATEGIES
 

@@ -52,8 +52,8 @@ def find_bases(case: Case) -> list[Case]:
     """Return what tables show a case's step time over: its baseline, and of a baseline
     PyTorch's.
     """
-    if case.strategy != case.stage.baseline:
-        return [replace(case, strategy=case.stage.baseline)]
+    if case.strategy != case.scenario_spec.baseline:
+        return [replace(case, strategy=case.scenario_spec.baseline)]
     if case.framework != "torch":
         return [replace(case, framework="torch")]
     return []

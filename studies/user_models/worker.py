@@ -100,7 +100,7 @@ def cases(file: Path, compiled: bool) -> list[Case]:
     """The default strategies of `framebench try` here."""
     every = [case_of(name, file) for name in applicable.list_general_strategies("train")]
     here = [case for case in every if case.support.supported and not case.support.gpu]
-    return [case for case in here if compiled or not case.plan.compiles]
+    return [case for case in here if compiled or not case.strategy_spec.compiles]
 
 
 def verdict(case: Case, file: Path, seed: int, bug: str, baseline: mathematics.Baseline) -> None:

@@ -27,7 +27,7 @@ def test_a_token_of_a_transformer_costs_6n_and_12_l_h_s():
     case = make_case("transformer/torch/train/fp32/b4")
     config = case.config
     weights = 0
-    for param in case.spec.params(config):
+    for param in case.workload_spec.params(config):
         if len(param.shape) == 2 and param.name != "wpe.weight":
             weights += prod(param.shape)
     attention = 12 * config.layers * config.width * config.length

@@ -34,7 +34,7 @@ def list_tiny_cases() -> list[Case]:
     """Return the supported cases of the size tiny, at the usual batch."""
     cases = []
     for case in list_cases():
-        is_usual = case.size == "tiny" and case.batch == case.spec.preset("tiny").base
+        is_usual = case.size == "tiny" and case.batch == case.workload_spec.preset("tiny").base
         if is_usual and case.support.supported:
             cases.append(case)
     return cases
@@ -175,18 +175,18 @@ def test_bytes_that_live_between_two_steps_are_counted_exactly(states):
             "gradients": 0,
             "optimizer": 0,
         }
-        if case.stage.trains:
+        if case.scenario_spec.trains:
             expected["gradients"] = sum(lower_bound.count_gradient_bytes(case).values())
             expected["optimizer"] = lower_bound.count_optimizer_bytes(case)
         assert {name: observed[name] for name in expected} == expected, case.id
         assert observed["live"] == sum(expected.values()) + observed["counters"], case.id
-        assert observed["counters"] <= 8 * len(list(case.spec.params(case.config)))
+        assert observed["counters"] <= 8 * len(list(case.workload_spec.params(case.config)))
 
 
 def test_pytorch_saves_at_most_a_quarter_more_than_the_bound(states):
     cases = []
     for case in list_observed_cases():
-        if case.spec.layers and case.strategy not in ("no_grad", "bf16"):
+        if case.workload_spec.layers and case.strategy not in ("no_grad", "bf16"):
             cases.append(case)
     assert {case.scenario for case in cases} == set(STRATEGIES)
     for case in cases:

@@ -104,7 +104,9 @@ def test_compared_cases_are_distinct_and_can_run(claim):
             if not measure.is_planned:
                 assert parse(case.id) == case
             if isinstance(case.support, AlwaysOn):
-                assert case.strategy == case.stage.baseline, "what is always on is the baseline"
+                assert case.strategy == case.scenario_spec.baseline, (
+                    "what is always on is the baseline"
+                )
 
 
 def test_jax_recomputing_in_a_scan_is_compared_with_a_scan():

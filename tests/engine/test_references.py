@@ -72,7 +72,7 @@ def test_sizes_with_golden_values_need_none(tmp_path):
 
 
 def make_adapter(case: Case) -> Any:
-    return SimpleNamespace(case=case, workload=case.spec, find_known_fault=ignore)
+    return SimpleNamespace(case=case, workload=case.workload_spec, find_known_fault=ignore)
 
 
 ALLOWED = 1e-3

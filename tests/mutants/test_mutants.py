@@ -65,7 +65,7 @@ def test_bugs_cover_every_framework_scenario_and_precision():
     for bug in BUGS:
         case = bug.parsed
         covered.add((case.framework, case.scenario))
-        precisions.add((case.framework, case.plan.precision))
+        precisions.add((case.framework, case.strategy_spec.precision))
     assert covered == set(product(FRAMEWORKS, scenarios))
     assert precisions >= {("torch", "bf16"), ("jax", "bf16"), ("jax", "fp16")}
 

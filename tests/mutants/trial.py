@@ -105,7 +105,7 @@ class Trial:
         return Row(
             bug=bug.name,
             case=bug.case,
-            precision=case.plan.precision,
+            precision=case.strategy_spec.precision,
             equivalent=bug.equivalent,
             beyond=bug.beyond,
             status="not proven" if is_unproven else verdict.status,

@@ -80,7 +80,7 @@ def test_single_process_profiles_have_no_rank_strategies():
     assert not OVER_RANKS.keys() & STRATEGIES.keys()
     for case in list_cases():
         assert case.ranks == 1
-        assert not case.plan.over_ranks
+        assert not case.strategy_spec.over_ranks
     with pytest.raises(UnknownCase):
         parse_any_batch(f"{FSDP}/b4/cpu")
 

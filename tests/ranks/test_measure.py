@@ -32,7 +32,7 @@ ESTIMATED = Path(__file__).parent / "programs" / "measure_estimated.py"
 
 def is_usual(case: Case) -> bool:
     """Return whether `make test` runs this case."""
-    return case.strategy in USUAL and case.workload == "transformer" and case.stage.trains
+    return case.strategy in USUAL and case.workload == "transformer" and case.scenario_spec.trains
 
 
 def list_cases_over_two() -> list[ParameterSet]:
@@ -48,7 +48,11 @@ def list_cases_over_two() -> list[ParameterSet]:
 
 def list_shapes(case: Case) -> list[tuple[int, ...]]:
     """Return the shapes of the trainable parameters."""
-    return [parameter.shape for parameter in case.spec.params(case.config) if parameter.trainable]
+    return [
+        parameter.shape
+        for parameter in case.workload_spec.params(case.config)
+        if parameter.trainable
+    ]
 
 
 @cache
@@ -83,9 +87,9 @@ def test_cases_over_two_ranks_are_verified_and_proven(case, folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list_cases_over_two())
 def test_the_largest_share_of_each_part_is_as_the_strategy_computes(case, folder):
-    states = len(case.spec.optimizer.states)
+    states = len(case.workload_spec.optimizer.states)
     expected = STRATEGIES[case.strategy].bytes(list_shapes(case), case.ranks, states)
-    if not case.stage.trains:
+    if not case.scenario_spec.trains:
         expected = {"parameters": expected["parameters"]}
     largest_share = Counter()  # of a part, such as the weights, over all ranks
     for rank in measure_case(case, folder).ranks:

@@ -23,7 +23,7 @@ def list_supported(framework: str) -> list[Case]:
     """
     found = {}
     for case in list_cases():
-        is_for_larger = f"{case.workload}/{framework}/tiny" in case.plan.exceptions
+        is_for_larger = f"{case.workload}/{framework}/tiny" in case.strategy_spec.exceptions
         size = "cpu" if is_for_larger else "tiny"
         if case.framework == framework and case.size == size and case.support.supported:
             found.setdefault((case.workload, case.scenario, case.strategy), case)
@@ -39,7 +39,7 @@ def choose_fewest(framework: str) -> list[Case]:
     chosen = {}
     for case in sorted(list_usual(framework), key=count_weights):
         key = (case.scenario, case.strategy)
-        if case.scenario in BASELINES and case.strategy == case.stage.baseline:
+        if case.scenario in BASELINES and case.strategy == case.scenario_spec.baseline:
             key = (*key, case.workload)
         chosen.setdefault(key, case)
     return list(chosen.values())
@@ -52,8 +52,8 @@ def choose_often(framework: str) -> list[Case]:
     """
     chosen = []
     for case in choose_fewest(framework):
-        is_shared = case.scenario == "pipeline" or case.plan.only_for_claims
-        if framework == "torch" or not is_shared or case.strategy == case.stage.baseline:
+        is_shared = case.scenario == "pipeline" or case.strategy_spec.only_for_claims
+        if framework == "torch" or not is_shared or case.strategy == case.scenario_spec.baseline:
             chosen.append(case)
     return chosen
 
@@ -65,8 +65,10 @@ def list_usual(framework: str) -> list[Case]:
     """
     usual = []
     for case in list_supported(framework):
-        is_combination = len(case.plan.parts) > 1
-        is_costly = is_combination and (case.plan.only_for_claims or case.plan.compiles)
+        is_combination = len(case.strategy_spec.parts) > 1
+        is_costly = is_combination and (
+            case.strategy_spec.only_for_claims or case.strategy_spec.compiles
+        )
         if can_share_a_process(case) and not is_costly:
             usual.append(case)
     return usual
@@ -79,7 +81,7 @@ def can_share_a_process(case: Case) -> bool:
 
 def count_weights(case: Case) -> int:
     """Return the number of weights: what a case costs is compilation, which grows with them."""
-    return len(list(case.spec.params(case.config)))
+    return len(list(case.workload_spec.params(case.config)))
 
 
 def verify_cases(

@@ -145,8 +145,8 @@ def test_a_part_that_no_case_has_suggests_no_other_form(selector):
 def test_every_measurable_small_case_has_golden_values():
     checked = 0
     for case in profiles.list_cases():
-        if case.support.supported and case.size not in case.spec.without_golden:
-            assert case.golden_key in case.spec.golden, case.id
+        if case.support.supported and case.size not in case.workload_spec.without_golden:
+            assert case.golden_key in case.workload_spec.golden, case.id
             checked += 1
     assert checked
 

@@ -53,7 +53,7 @@ def is_chosen(case: Case) -> bool:
     support = case.support
     if not support.supported or support.gpu or support.env:
         return False
-    return case.strategy in MAIN if case.size == "cpu" else case.plan.quick
+    return case.strategy in MAIN if case.size == "cpu" else case.strategy_spec.quick
 
 
 def choose_cases(framework: str, size: str) -> list[Case]:

@@ -71,7 +71,7 @@ def explain_fault(case: Case, found: dict[str, Any] | None) -> str | None:
         return "its process ended"
     if "refused" in found:
         why = found["refused"]
-        unnamed = [part.name for part in case.plan.parts if part.name not in why]
+        unnamed = [part.name for part in case.strategy_spec.parts if part.name not in why]
         return f"refused without naming {', '.join(unnamed)}: {why}" if unnamed else None
     if "error" in found:
         return str(found["error"])
@@ -149,7 +149,9 @@ def test_cells_that_exclude_each_other_name_both(one, other, why):
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_some_pairs_are_refused_or_right_and_proven(framework, environment):
     small = [
-        case for case in list_sharing(framework) if case.size == "tiny" and not case.plan.compiles
+        case
+        for case in list_sharing(framework)
+        if case.size == "tiny" and not case.strategy_spec.compiles
     ]
     chosen = [case for case in small if was_broken(case)]
     for case in choose_sample(small, SAMPLE[framework]):

@@ -43,7 +43,7 @@ def assert_right_and_confirmed(
         case = Case.from_id(case_id)
         mathematics = row.get("mathematics", {"computed": False, "passed": True})
         # the strategy's arithmetic is the strategy itself: in float64 nothing of it is left
-        uncheckable = any(part.precision in QUANTIZED for part in case.plan.parts)
+        uncheckable = any(part.precision in QUANTIZED for part in case.strategy_spec.parts)
         if not row["verification"]["passed"]:
             faults[case_id] = row["verification"]
         elif not mathematics["passed"] or not (mathematics["computed"] or uncheckable):
@@ -98,11 +98,11 @@ def test_no_switch_of_a_framework_is_left_out(framework):
             switches |= set(re.findall(r"^@switch\ndef (\w+)", file.read_text(), re.MULTILINE))
     covered = set()
     for case in choose_fewest(framework):
-        covered |= {part.how for part in case.parts}
+        covered |= {part.switch for part in case.parts}
     for case in list_cases():
-        for part in case.plan.parts:
+        for part in case.strategy_spec.parts:
             if case.framework == framework and is_special(part.support[framework]):
-                covered.add(part.how)
+                covered.add(part.switch)
     assert switches
     assert switches - covered == set()
 

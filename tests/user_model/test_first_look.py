@@ -158,7 +158,7 @@ def test_a_try_ends_in_its_minutes_and_goes_on_by_the_same_command(
     monkeypatch.setattr(Options, "list_cores", Mock(return_value=(1,)))
     monkeypatch.setattr(time, "monotonic", read_clock)
     limit_s = None if minutes is None else 60 * minutes
-    eager = [variant for variant in VARIANTS if not variant.case.plan.compiles]
+    eager = [variant for variant in VARIANTS if not variant.case.strategy_spec.compiles]
     measure_four = partial(measure_some, monkeypatch, tmp_path, look.take_first_look)
     first = measure_four(variants=eager, limit_s=limit_s)
     assert looks == looked_at

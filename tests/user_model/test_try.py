@@ -76,7 +76,7 @@ def test_a_search_begins_at_the_smallest_batch(monkeypatch, tmp_path):
     monkeypatch.setattr(command, "search_largest_batch", search)
     case = Case.from_id("transformer/torch/train/accumulate/b8/tiny")
     command.search_batches([record(case, **RIGHT)], 1, CONTROL, Options(), tmp_path)
-    assert begun == [case.plan.micro_batches]
+    assert begun == [case.strategy_spec.micro_batches]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_blocks_follow_while_ratios_are_undecided(given, measured, monkeypatch):
         blocks.append([variant.case.strategy for variant in (*group.always, *group.others)])
 
     def explain_slowness(case):
-        return "no units" if case.plan.precision == "bf16" else None
+        return "no units" if case.strategy_spec.precision == "bf16" else None
 
     def are_decided(left):
         return len(blocks) >= given.decided_after

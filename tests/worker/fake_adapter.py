@@ -17,7 +17,7 @@ class ScriptedAdapter:
 
     def __init__(self, case: Case, losses: Iterable[float] = ()) -> None:
         self.case = case
-        self.workload: Any = case.spec
+        self.workload: Any = case.workload_spec
         self.config = case.config
         self.losses: Iterator[float] = iter(losses)
         self.outputs = 0

@@ -101,9 +101,9 @@ class CachingAdapter(ScriptedAdapter):
         self.every = every
         self.computed_loss = 0.0
         if case.scenario == "varlen":
-            self.stream = case.spec.make_stream(case.config, case.batch, "raw")
+            self.stream = case.workload_spec.make_stream(case.config, case.batch, "raw")
         else:
-            self.inputs = case.spec.make_batch(case.config, case.batch)
+            self.inputs = case.workload_spec.make_batch(case.config, case.batch)
 
     def step(self) -> None:
         if self.steps % self.every == 0:

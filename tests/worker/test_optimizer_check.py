@@ -78,7 +78,7 @@ class NumpyAdapter:
 
 def make_adapter(case: Case, **settings: float) -> Any:
     """Return an adapter whose optimizer differs from the case's in these settings."""
-    return NumpyAdapter(case, replace(case.spec.optimizer, **settings))
+    return NumpyAdapter(case, replace(case.workload_spec.optimizer, **settings))
 
 
 def compute_errors(case: Case, **settings: float) -> dict[str, float]:
@@ -94,7 +94,7 @@ def compute_errors(case: Case, **settings: float) -> dict[str, float]:
 @each_optimizer
 def test_textbook_update_passes(case):
     errors = compute_errors(case)
-    assert errors.keys() == {WEIGHT_BY_OPTIMIZER[case.spec.optimizer.name]}
+    assert errors.keys() == {WEIGHT_BY_OPTIMIZER[case.workload_spec.optimizer.name]}
     assert max(errors.values()) < 1e-3  # not zero: weights in float32 round
     assert compare_updates(errors, NO_TOLERANCE_BUT_UPDATES).margin < 1
 
@@ -147,15 +147,15 @@ class TwoWeights(NumpyAdapter):
     """
 
     def __init__(self, case: Case, skipped: list[str]) -> None:
-        super().__init__(case, case.spec.optimizer)
+        super().__init__(case, case.workload_spec.optimizer)
         spec = SimpleNamespace(facts={"skipped": {"mine/train/b4": skipped}})
         self.case: Any = SimpleNamespace(
             workload=USER_MODEL,
-            optimizer=case.spec.optimizer,
+            optimizer=case.workload_spec.optimizer,
             spec=spec,
             golden_key="mine/train/b4",
         )
-        self.other = NumpyAdapter(case, case.spec.optimizer)
+        self.other = NumpyAdapter(case, case.workload_spec.optimizer)
         self.other.name = "other layer"
 
     def states(self) -> Iterator[State]:
@@ -181,7 +181,9 @@ def make_two_weights(case: Case, skipped: list[str]) -> tuple[Any, OptimizerChec
 
 @each_optimizer
 def test_a_layer_that_a_users_step_drops_stays(case):
-    adapter, check = make_two_weights(case, skipped=[WEIGHT_BY_OPTIMIZER[case.spec.optimizer.name]])
+    adapter, check = make_two_weights(
+        case, skipped=[WEIGHT_BY_OPTIMIZER[case.workload_spec.optimizer.name]]
+    )
     assert max(check.compute_errors(adapter).values()) < UPDATE
     # it must not move in such a step
     adapter.weight *= np.float32(1.01)
@@ -202,7 +204,7 @@ def test_a_weight_that_only_the_strategy_skips_is_wrong(case, skipped):
 @each_optimizer
 @pytest.mark.parametrize("skips_all", [False, True])
 def test_a_users_step_without_update_is_wrong_unless_the_baseline_has_none(case, skips_all):
-    name = WEIGHT_BY_OPTIMIZER[case.spec.optimizer.name]
+    name = WEIGHT_BY_OPTIMIZER[case.workload_spec.optimizer.name]
     adapter, check = make_two_weights(case, [name, "other layer"] if skips_all else [name])
     check.record_update(adapter)
     assert (max(check.compute_errors(adapter).values()) > UPDATE) == (not skips_all)

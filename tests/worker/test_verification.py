@@ -46,7 +46,7 @@ def observe_right(case: Case) -> Observed:
     """Return the reference values as if a case had computed them."""
     reference = copy.deepcopy(find_reference(case))
     observed = Observed(reference.values, reference.tensors)
-    if case.stage.trains:
+    if case.scenario_spec.trains:
         observed.state_bytes = compute_state_bytes(case, observed)
     return observed
 

@@ -22,7 +22,7 @@ SWITCHES = collect_switches(MODULES)
 
 
 def find_switches(case: Case) -> dict[str, Switch]:
-    """Return the switches that the case can need, by the name in a row's `how`."""
+    """Return the switches that the case can need, by the name in a row's `switch`."""
     if case.ranks == 1:
         return SWITCHES
     # imported here, since it would add to the memory and the start of every other case

@@ -132,12 +132,12 @@ class JaxAdapter(Adapter):
             step=steps.get(case.scenario, self.train_step),
             optimizer=make_optimizer(case.optimizer),
             loss=self.compute_loss,
-            training=case.stage.trains,
+            training=case.scenario_spec.trains,
             model_options=PartOptions(self.ledger, "model option"),
             jit_options=PartOptions(self.ledger, "option of jax.jit"),
             compiler_options=PartOptions(self.ledger, "compiler option"),
         )
-        if case.stage.trains:
+        if case.scenario_spec.trains:
             self.recipe.jit_options["donate_argnums"] = (0, 1, 2)
 
     def compute_loss(self, output: Any, x: Tree, y: Tree, constants: Tree) -> jax.Array:
@@ -184,7 +184,7 @@ class JaxAdapter(Adapter):
         self.stats = self.place("stats", parts.stats)
         self.constants["frozen"] = self.place("frozen", parts.frozen)
         self.optimizer_state: Any = None
-        if self.case.stage.trains:
+        if self.case.scenario_spec.trains:
             self.optimizer_state = self.init_optimizer_state()
 
     def init_optimizer_state(self) -> Tree:
@@ -415,7 +415,7 @@ class JaxAdapter(Adapter):
 
     def list_arguments(self) -> tuple[Any, ...]:
         """Return the arguments of the program, for the current inputs."""
-        if self.case.stage.trains:
+        if self.case.scenario_spec.trains:
             return self.params, self.stats, self.optimizer_state, self.constants, *self.inputs
         if self.case.scenario == "generate":
             return self.recipe.decoder_arguments()

@@ -191,11 +191,11 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         divided=equal_to("to_divide"),
     )
     # gradients are summed up over devices; arrays that are whole everywhere are not sent
-    if run.case.stage.trains:
+    if run.case.scenario_spec.trains:
         proof &= expect(collectives=including("all-reduce"))
     if split:
         proof &= expect(collectives=including("all-gather"))
-    if not run.case.stage.trains and not split:
+    if not run.case.scenario_spec.trains and not split:
         proof &= expect(collectives={})
     return proof.counting(count_held)
 

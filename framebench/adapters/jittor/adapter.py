@@ -109,8 +109,8 @@ class JittorAdapter(Adapter):
             self.ledger,
             step=steps.get(case.scenario, self.train_step),
             loss=self.compute_loss,
-            evaluates=not case.stage.trains,
-            keeps_graph=case.stage.trains,
+            evaluates=not case.scenario_spec.trains,
+            keeps_graph=case.scenario_spec.trains,
             build_options=PartOptions(self.ledger, "model option"),
             on_model=Hooks(self.ledger),
         )
@@ -135,7 +135,7 @@ class JittorAdapter(Adapter):
         self.recipe.on_model(self.model)
         self.watched["forward_passes"] = [self.model]
         self.watched["block_runs"] = self.model_module.blocks_of(self.model)
-        if self.case.stage.trains:
+        if self.case.scenario_spec.trains:
             self.optimizer = make_optimizer(self.case.optimizer, self.model)
         if self.recipe.evaluates:
             self.set_evaluation(self.model)
@@ -171,7 +171,7 @@ class JittorAdapter(Adapter):
         if not self.workload.may_draw():
             return
         # a repeated step draws the same numbers, since its loss is compared with the first one
-        steps = self.steps - self.restored_at if self.case.stage.trains else 0
+        steps = self.steps - self.restored_at if self.case.scenario_spec.trains else 0
         jt.set_global_seed(SEED + steps)
 
     def disable_randomness(self) -> AbstractContextManager[None]:
@@ -295,7 +295,7 @@ class JittorAdapter(Adapter):
     def list_states(self) -> list[Var]:
         """Return the states of the optimizers, none in evaluation."""
         states = []
-        if self.case.stage.trains:
+        if self.case.scenario_spec.trains:
             for optimizer in self.list_optimizers():
                 for group in optimizer.param_groups:
                     for values in find_state_lists(group).values():

@@ -137,7 +137,7 @@ class TorchAdapter(Adapter):
             train_small_layer()
             # A file may compile by itself, but compilation is a strategy of its own. The stance
             # holds for the process, in which an eager case may precede one that compiles.
-            torch.compiler.set_stance("default" if case.plan.compiles else "force_eager")
+            torch.compiler.set_stance("default" if case.strategy_spec.compiles else "force_eager")
         self.malloc_bytes_before = host.measure_large_blocks()
         self.mkl_bytes_before = read_mkl_bytes()
         self.recipe = self.make_recipe()
@@ -166,7 +166,7 @@ class TorchAdapter(Adapter):
             optimizer=make_optimizer,
             # a disabled scaler passes everything through
             scaler=torch.amp.GradScaler(self.torch_device.type, enabled=False),
-            evaluates=not self.case.stage.trains,
+            evaluates=not self.case.scenario_spec.trains,
             models=self.list_models,
             model_options=PartOptions(self.ledger, "model option"),
             optimizer_options=PartOptions(self.ledger, "optimizer option"),
@@ -207,7 +207,7 @@ class TorchAdapter(Adapter):
                 self.model.block_runner = self.recipe.block_runner  # type: ignore[assignment]
             self.recipe.on_model(self.model)
         self.put_inputs()
-        if self.case.stage.trains:
+        if self.case.scenario_spec.trains:
             self.make_optimizer()
             self.begins_with_gradient = self.is_user_model and asks_for_closure(self.optimizer)
             self.needs_closure = self.begins_with_gradient or needs_closure(self.optimizer)
@@ -321,7 +321,7 @@ class TorchAdapter(Adapter):
         if not self.workload.may_draw():
             return
         number = SEED
-        if self.case.stage.trains:
+        if self.case.scenario_spec.trains:
             number += self.steps - self.restored_at
         random.seed(number)
         np.random.seed(number)
@@ -479,9 +479,9 @@ class TorchAdapter(Adapter):
         weights = {name: torch.from_numpy(w) for name, w in self.case.weights.items()}
         self.model.load_state_dict(weights)
         self.restored_at = self.steps
-        if self.is_user_model and self.case.stage.trains:
+        if self.is_user_model and self.case.scenario_spec.trains:
             self.make_optimizer()  # a user's may keep state anywhere, as schedules do
-        elif self.case.stage.trains:
+        elif self.case.scenario_spec.trains:
             for state in self.optimizer.state.values():
                 state.clear()  # the next step makes it again
         for follow in self.after_restore:
@@ -543,7 +543,7 @@ class TorchAdapter(Adapter):
 
     def state_tensors(self) -> list[Tensor]:
         """Return the tensors of the optimizer's states, counts of steps included."""
-        if not self.case.stage.trains:
+        if not self.case.scenario_spec.trains:
             return []
         states = [state for _, state in self.iterate_states()]
         return [value for value in iterate_arrays(states) if isinstance(value, Tensor)]
@@ -601,7 +601,7 @@ class TorchAdapter(Adapter):
 
     def compile(self) -> None:
         # torch.compile compiles in the first step; all other strategies are eager
-        if any(part.how in ("compile", "compile_step") for part in self.case.parts):
+        if any(part.switch in ("compile", "compile_step") for part in self.case.parts):
             self.step()
             self.synchronize()
             self.release()

@@ -130,7 +130,7 @@ def _count_expected(run: TorchAdapter, runs: Counter[nn.Module], blocks: list[nn
 def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     """Recompute every block, or every second one and so on."""
     chosen: dict[nn.Module, list[Any]] = {}  # blocks, with their batch norms
-    is_compiled = any(part.how == "compile" for part in run.case.parts)
+    is_compiled = any(part.switch == "compile" for part in run.case.parts)
 
     def attach(model: Any) -> None:
         for block in run.model_module.blocks_of(model)[::every]:

@@ -126,7 +126,7 @@ def repeat_with_exact_choices(
         What is observed in the last steps, and a text on the choice that rounding changes most.
         None where rounding changes no choice, and where the case is not under autocast.
     """
-    dtype = PRECISIONS.get(adapter.case.plan.precision)
+    dtype = PRECISIONS.get(adapter.case.strategy_spec.precision)
     if dtype is None:
         return None
     with leave_autocast(adapter):

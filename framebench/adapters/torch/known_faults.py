@@ -35,8 +35,8 @@ def find_known_fault(case: Case) -> str | None:
     The only one is oneDNN's gradient of a 3-D convolution over very few voxels in bfloat16. It
     depends on the processor and on the release, so it is tested here.
     """
-    trains_unet = case.workload == "unet3d" and case.stage.trains
-    if not trains_unet or case.plan.precision != "bf16" or torch.cuda.is_available():
+    trains_unet = case.workload == "unet3d" and case.scenario_spec.trains
+    if not trains_unet or case.strategy_spec.precision != "bf16" or torch.cuda.is_available():
         return None
     config = case.config
     edge = config.patch >> (len(config.filters) - 1)
@@ -87,8 +87,8 @@ def find_fault_of_step(adapter: Any, wrong: list[str]) -> str:
 
     `wrong` has the names of the weights whose gradient was wrong.
     """
-    switches = [part.how for part in adapter.case.parts]
-    is_bf16 = adapter.case.plan.precision == "bf16"
+    switches = [part.switch for part in adapter.case.parts]
+    is_bf16 = adapter.case.strategy_spec.precision == "bf16"
     wrong_layers = {name.rpartition(".")[0] for name in wrong}
     norms = set(list_names(adapter.model, nn.LayerNorm))
     if is_bf16 and wrong and wrong_layers <= norms and adapter.device() == "cpu":
@@ -97,7 +97,7 @@ def find_fault_of_step(adapter: Any, wrong: list[str]) -> str:
         return MASKS
     if "checkpoint_dots" in switches and list_names(adapter.model, nn.GRU | nn.GRUCell):
         return GRU
-    if adapter.case.plan.compiles and is_bf16 and interpolates(adapter):
+    if adapter.case.strategy_spec.compiles and is_bf16 and interpolates(adapter):
         return INTERPOLATION
     return ""
 

@@ -75,7 +75,7 @@ def fp32(run: TorchAdapter) -> Proof:
 
     If a user's file casts operands by itself, the proof is that nothing else does.
     """
-    if not run.case.spec.facts.get("narrow"):
+    if not run.case.workload_spec.facts.get("narrow"):
         return expect_float32(run, rounding.EXACT)
 
     def find_narrowed() -> Evidence:
@@ -135,9 +135,9 @@ def compute_plainly(run: TorchAdapter) -> None:
         run.model_module.run_step(run.model, run.inputs, run.optimizer)
         return
     x, y = run.inputs
-    with torch.set_grad_enabled(run.case.stage.trains):
+    with torch.set_grad_enabled(run.case.scenario_spec.trains):
         output = call_with(run.model, x)
-        if run.case.stage.trains:
+        if run.case.scenario_spec.trains:
             run.model_module.loss(output, run.find_target((x, y)))
 
 
@@ -150,7 +150,7 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
     only the whole forward pass runs under autocast, and no more of them in each place. A compiled
     step shows no places: there nothing is proven of a matmul in float32.
     """
-    if not run.is_user_model or run.case.spec.facts.get("narrow"):
+    if not run.is_user_model or run.case.workload_spec.facts.get("narrow"):
         return expect_types(products, storage="float32")
 
     def find_widened(counted: Evidence) -> Evidence:

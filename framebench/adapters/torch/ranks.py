@@ -169,11 +169,11 @@ def ddp(run: TorchAdapter, view: bool = False) -> Proof:
         if not view:
             run.readings.extra_bytes = partial(private.measure_bucket_bytes, replica)
 
-    if run.case.stage.trains:
+    if run.case.scenario_spec.trains:
         run.recipe.on_model.append(attach)
 
     whole = expect({"held.parameters": equal_to("whole")})
-    if not run.case.stage.trains:  # without gradients there is nothing to average
+    if not run.case.scenario_spec.trains:  # without gradients there is nothing to average
         return (whole & expect(collectives={})).counting_from(partial(count_share, run))
 
     def count_storages() -> Evidence:
@@ -242,7 +242,7 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     """
     from torch.distributed.fsdp import FSDPModule, fully_shard
 
-    trains = run.case.stage.trains
+    trains = run.case.scenario_spec.trains
     divide_batch(run)
 
     def attach(model: nn.Module) -> None:

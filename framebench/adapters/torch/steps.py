@@ -131,7 +131,7 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
     proof = expect(
         graph_breaks={},
         forward_passes=run.micro_batches,
-        graphs_backward=run.micro_batches if run.case.stage.trains else 0,
+        graphs_backward=run.micro_batches if run.case.scenario_spec.trains else 0,
         products_outside_graphs=0,
     )
     proof &= check(is_whole, "each forward pass is one call of one graph")

@@ -56,12 +56,12 @@ def make_tables() -> list[Table]:
 
 def make_matrix(scenario: str) -> Table:
     """Return the strategies of a scenario in every framework, with how it has each, or why not."""
-    stage = SCENARIOS[scenario]
+    scenario_spec = SCENARIOS[scenario]
     return Table.of_text(
         f"Strategies: {scenario}",
-        f"One step: {stage.summary}. Baseline: {stage.baseline}. {GENERATED}",
+        f"One step: {scenario_spec.summary}. Baseline: {scenario_spec.baseline}. {GENERATED}",
         COLUMNS,
-        [describe_strategy(stage, name) for name in list_used(scenario)],
+        [describe_strategy(scenario_spec, name) for name in list_used(scenario)],
         left=len(COLUMNS),
     )
 
@@ -97,14 +97,14 @@ def make_summaries() -> Iterator[Table]:
         )
 
 
-def describe_strategy(stage: Scenario, name: str) -> tuple[str, ...]:
+def describe_strategy(scenario_spec: Scenario, name: str) -> tuple[str, ...]:
     """Return a strategy's cells in the support matrix."""
-    strategy = find_strategy(stage.name, name)
+    strategy = find_strategy(scenario_spec.name, name)
     exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
     return (
         strategy.name,
         "; ".join([strategy.summary, *exceptions]),
-        list_workloads(strategy, stage),
+        list_workloads(strategy, scenario_spec),
         *(describe_support(strategy.support[framework]) for framework in FRAMEWORKS),
         strategy.effect,
     )
@@ -116,13 +116,13 @@ def describe_support(support: Support) -> str:
     return f"{support.kind}: {support.why}{undone}"
 
 
-def list_workloads(strategy: Strategy, stage: Scenario) -> str:
+def list_workloads(strategy: Strategy, scenario_spec: Scenario) -> str:
     """Return the workloads that have the strategy in this scenario, or `all`."""
     published = spec.list_confirmed_workloads()
     names = []
     for name in published:
         workload = spec.load_workload(name)
-        if stage.suits(workload) and strategy.suits(workload):
+        if scenario_spec.suits(workload) and strategy.suits(workload):
             names.append(name)
     if len(names) == len(published):
         return "all"
@@ -173,7 +173,8 @@ def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
             {
                 "framework": framework,
                 "strategy": strategy,
-                "is_usual": not is_combination and not cases_of_strategy[0].plan.only_for_claims,
+                "is_usual": not is_combination
+                and not cases_of_strategy[0].strategy_spec.only_for_claims,
                 "is_supported": support.supported,
                 "kind": support.kind,
                 "how_or_why_not": support.why,
@@ -228,7 +229,7 @@ def find_support(cases: Sequence[Case]) -> Support:
     """
     case = cases[0]
     # the strategy's support by the catalog; a workload or scenario may still refuse it
-    support = case.plan.support[case.framework]
+    support = case.strategy_spec.support[case.framework]
     is_refused = not isinstance(support, AlwaysOn) and not any(
         one.support.supported for one in cases
     )

@@ -304,7 +304,7 @@ def make_candidates(
         strategy_evidence = StrategyEvidence(evidence, timed, question.budget, searches)
         if question.batch is None:
             candidates.append(strategy_evidence.find_largest_batch(case))
-        elif question.batch % case.plan.micro_batches == 0:
+        elif question.batch % case.strategy_spec.micro_batches == 0:
             try:
                 candidates.append(strategy_evidence.judge(case))
             except NoRecords as error:
@@ -393,8 +393,8 @@ class StrategyEvidence:
             if candidate.fits:
                 break
         unknown_batch = 0
-        if not candidate.fits and smallest > case.plan.micro_batches:
-            single_sample = replace(case, batch=case.plan.micro_batches)
+        if not candidate.fits and smallest > case.strategy_spec.micro_batches:
+            single_sample = replace(case, batch=case.strategy_spec.micro_batches)
             least_bytes = compute_needs(compute_lower_bound(single_sample).total, kept_bytes=0)
             if least_bytes <= self.budget:
                 unknown_batch = single_sample.batch
@@ -415,7 +415,7 @@ class StrategyEvidence:
 
     def find_smallest_batch(self, case: Case) -> int:
         """Return the smallest batch whose peak is known, with one sample or two in the model."""
-        smallest = case.plan.micro_batches
+        smallest = case.strategy_spec.micro_batches
         try:
             choose_peak(self.rows, replace(case, batch=smallest), self.searches)
         except NoRecords:
@@ -436,7 +436,7 @@ class StrategyEvidence:
         The batches are the smallest, the largest that is predicted to fit, those measured, the
         largest that a search saw fit, and the one below the smallest that a search saw fail.
         """
-        step = case.plan.micro_batches
+        step = case.strategy_spec.micro_batches
 
         def predict_need(batch: int) -> int:
             return choose_peak(self.rows, replace(case, batch=batch), self.searches).needs

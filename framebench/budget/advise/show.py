@@ -217,7 +217,7 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
         if faster:
             yield f"{candidate.name}: faster at a larger batch: {describe_faster(faster)}"
         if not case.same_mathematics:
-            difference = BATCH_NORM if case.plan.same_loss else case.plan.summary
+            difference = BATCH_NORM if case.strategy_spec.same_loss else case.strategy_spec.summary
             yield f"{candidate.name}: {difference}"
 
 

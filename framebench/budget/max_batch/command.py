@@ -146,7 +146,7 @@ class SearchRun:
 
     def search(self, case: Case, environment: Environment, folder: Path) -> None:
         """Search the largest batch of a case, and show how far the search is."""
-        smallest = replace(case, batch=case.plan.micro_batches)
+        smallest = replace(case, batch=case.strategy_spec.micro_batches)
         limit = f"up to {self.minutes:g} min"
         say(f"{smallest.id}: trying larger batches, a process for each, {limit}")
         with show_progress("max-batch") as show:
@@ -199,7 +199,7 @@ def answer_for_device(
             declared = selector.replace(named.size, FULL_SIZE)
         (case, *_) = choose_cases(declared)
         question = named._replace(
-            strategy=named.strategy or case.stage.baseline, size=named.size or FULL_SIZE
+            strategy=named.strategy or case.scenario_spec.baseline, size=named.size or FULL_SIZE
         )
         return advise_on_device(question, device, budget, results, as_json)
     try:

@@ -151,7 +151,7 @@ def select_cases(
     strategy = strategy or find_baseline(scenario) or "*"
     cases = []
     for case in select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}"):
-        cases.append(replace(case, batch=case.plan.micro_batches))
+        cases.append(replace(case, batch=case.strategy_spec.micro_batches))
     cases.sort(key=lambda case: FRAMEWORKS.index(case.framework))
     return drop_duplicates(cases)  # several batches of a strategy have become one
 

@@ -74,7 +74,7 @@ def fit_file(
         print_answer = advice.fit_on_device
         if largest_batch:
             # a search starts at the smallest batch: one sample in each micro-batch
-            cases = [replace(case, batch=case.plan.micro_batches) for case in cases]
+            cases = [replace(case, batch=case.strategy_spec.micro_batches) for case in cases]
             print_answer = advice.search_on_device
         return print_answer(
             cases=cases,

@@ -240,7 +240,7 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
         # as `advise` does, so that both answer alike
         groups = [find_answering_machines(folder, machine, count_answers)]
     note = "the least that any framework needs"
-    if not case.spec.layers:
+    if not case.workload_spec.layers:
         note += f", without activations: {case.workload} declares no layers"
     undone = case.support.undone_on_cpu
     if undone:
@@ -272,7 +272,7 @@ def predict_by_fake_tensors(case: Case, environment: Environment | None = None) 
     )
     if "fault" in answer:
         raise Fault(answer["fault"])
-    types = case.spec.weight_types
+    types = case.workload_spec.weight_types
     in_types = f"; weights in {types}, as the file has them" if types else ""
     note = f"torch {environment.version}, eager, as on a CPU{in_types}; no kernel's workspace"
     return PeakPrediction("fake tensors", "predicted", answer["predicted"], note)

@@ -97,7 +97,7 @@ def advise_on_device(
         batch = load_workload(workload).preset(size).base
     named = f"{workload}/{framework}/{scenario}/{strategy}"
     cases, left_out = choose_candidates(f"{named}/*/{size}", batch, device, strategy == "*")
-    shape = describe_shape(cases[0].spec.config(size))
+    shape = describe_shape(cases[0].workload_spec.config(size))
     say(f"{workload}, size {size}: {shape}")
     if strategy == "*" and scenario == "train":
         say(
@@ -120,7 +120,7 @@ def advise_on_device(
             prefix = f"{workload}/{framework}/{scenario}"
             suggest_savers(prefix, batch, size, device, budget, results)
         return any_fits
-    usual_batch = cases[0].spec.preset(size).base
+    usual_batch = cases[0].workload_spec.preset(size).base
     say(
         f"Looking for the largest batch ({format_count(len(cases), 'case')}), which takes several "
         "plans each; cached plans are reused. At one batch: framebench advise "
@@ -167,7 +167,7 @@ def choose_candidates(
             the reasons why some cannot be predicted are not returned.
     """
     selected = select_described(selector) or select(selector)
-    named = [replace(case, batch=batch or case.plan.micro_batches) for case in selected]
+    named = [replace(case, batch=batch or case.strategy_spec.micro_batches) for case in selected]
     candidates = list(dict.fromkeys(named))  # each once
     groups = sorted({f"{case.workload}/*/{case.scenario}" for case in candidates})
     if len(groups) > 1:
@@ -365,7 +365,7 @@ def describe_ties(best: FitAssessment, others: Iterable[FitAssessment]) -> str:
 def describe_model(case: Case) -> str:
     """Return workload, scenario and size in words."""
     if case.workload == USER_MODEL:
-        types = case.spec.weight_types
+        types = case.workload_spec.weight_types
         in_types = f" with weights in {types}" if types else ""
         return f"{case.size} {case.scenario}{in_types}"
     over = f", over {case.ranks} devices" if case.ranks > 1 else ""
@@ -385,7 +385,7 @@ def describe_share(assessment: FitAssessment, assessments: Iterable[FitAssessmen
     """Return the bytes in use relative to the framework's baseline; without one, a dash."""
     used = assessment.planned.parts.get("allocated")
     for other in assessments:
-        is_base = other.case.strategy == other.case.stage.baseline
+        is_base = other.case.strategy == other.case.scenario_spec.baseline
         base_bytes = other.planned.parts.get("allocated")
         if is_base and other.case.framework == assessment.case.framework and used and base_bytes:
             return f"{used / base_bytes:.2f}"
@@ -471,7 +471,7 @@ def describe_mathematics(case: Case) -> str:
     if case.same_mathematics:
         return ""
     if case.scenario == "finetune":
-        return f" (trains other weights than {case.stage.baseline})"
+        return f" (trains other weights than {case.scenario_spec.baseline})"
     return " (other mathematics)"
 
 
@@ -485,7 +485,7 @@ def list_notes(assessment: FitAssessment, options: str) -> list[str]:
     if assessment.fits and not assessment.is_exact:
         notes.append(INCOMPLETE)
     # micro-batches are what samples are normalized over
-    if case.plan.same_loss and not case.same_mathematics:
+    if case.strategy_spec.same_loss and not case.same_mathematics:
         notes.append(
             f"{case.strategy}: batch norm sees one micro-batch, for another gradient, so it is not "
             f"counted: framebench claims 'B9'{options}"
@@ -537,5 +537,6 @@ def list_offers(
         "context_bytes": {"least": least, "most": most},
         "offers": offers,
         "left_out": dict(left_out),
-        "weight_types": first.case.spec.weight_types or None,  # of a user's file, if narrow
+        "weight_types": first.case.workload_spec.weight_types
+        or None,  # of a user's file, if narrow
     }

@@ -94,7 +94,7 @@ class Planned(RecordPart):
             noted = ASKED if "cudnn" in self.origin.versions else NOT_ASKED
         if noted == NOT_ASKED:
             return "torch, convolutions without workspaces"
-        if case.plan.compiles:
+        if case.strategy_spec.compiles:
             return "torch, compiled"
         if case.ranks > 1:
             return "torch, ranks"
@@ -153,7 +153,7 @@ class Planned(RecordPart):
 def declares_convolutions(case: Case) -> bool:
     """Return whether the case's workload is there, and says that it has convolutions."""
     try:
-        return case.spec.has_convolutions is True
+        return case.workload_spec.has_convolutions is True
     except UnknownName:  # a prediction of a workload that this framebench does not have
         return False
 

@@ -230,7 +230,9 @@ def ensure_environments(
     ready: dict[str, Environment | SetupError] = {}
     for framework, of_framework in predictable.items():
         release = version or find_pinned_version(framework)
-        convolutions = any(case.spec.has_convolutions is not False for case in of_framework)
+        convolutions = any(
+            case.workload_spec.has_convolutions is not False for case in of_framework
+        )
         try:
             ready[framework] = ensure_environment(framework, device, release, say, convolutions)
         except SetupError as error:
@@ -342,11 +344,11 @@ def find_same_model(case: Case, predictions: Mapping[str, Planned]) -> Planned |
         beginning, _, size = case_id.rpartition("/")
         if beginning == before_size and size != case.size:
             sizes.append(size)
-    if not sizes or not case.spec.described:  # without descriptions a model has one name
+    if not sizes or not case.workload_spec.described:  # without descriptions a model has one name
         return None
     for size in sizes:
         try:
-            is_same = case.spec.config(size) == case.spec.config(case.size)
+            is_same = case.workload_spec.config(size) == case.workload_spec.config(case.size)
         except ValueError:  # a size that this version does not have
             continue
         if is_same:

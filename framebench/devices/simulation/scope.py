@@ -50,7 +50,7 @@ def explain_missing_simulation(case: Case) -> str | None:
             "which kernels TorchScript merges, and what it keeps for the backward pass, is decided "
             "on the GPU by its first steps"
         )
-    if case.workload == USER_MODEL and case.spec.facts.get("compiled"):
+    if case.workload == USER_MODEL and case.workload_spec.facts.get("compiled"):
         return (
             "the file compiles its model, and compilation is a strategy of its own here: ask for "
             "the strategy compile, without torch.compile in model()"
@@ -58,8 +58,8 @@ def explain_missing_simulation(case: Case) -> str | None:
     if "loading" in axes:
         return "the loader's threads and files are real"
     for part in case.parts:
-        if part.how in OUTSIDE:
-            return OUTSIDE[part.how]
+        if part.switch in OUTSIDE:
+            return OUTSIDE[part.switch]
     return None
 
 
@@ -71,18 +71,18 @@ def find_stand_in(case: Case) -> Case | None:
     is_pipeline = case.scenario == "pipeline"
     has_changed = is_pipeline
     remaining = []
-    for part in case.plan.parts:
+    for part in case.strategy_spec.parts:
         if part.name in UNSCRIPTED:
             has_changed = True
             remaining.append(UNSCRIPTED[part.name])
-        elif part.axis == "loading" or part.how in CHANGING_TENSORS + KEEPING_TENSORS:
+        elif part.axis == "loading" or part.switch in CHANGING_TENSORS + KEEPING_TENSORS:
             has_changed = True
         else:
             remaining.append(part.name)
     if not has_changed:
         return None
     stand_in = replace(case, scenario="train") if is_pipeline else case
-    strategy = "+".join(remaining) or stand_in.stage.baseline
+    strategy = "+".join(remaining) or stand_in.scenario_spec.baseline
     stand_in = replace(stand_in, strategy=strategy)
     return stand_in if stand_in.is_known and stand_in.support.supported else None
 
@@ -93,19 +93,19 @@ def has_same_tensors(case: Case) -> bool:
     If not, it has the same weights, and in training their gradients and the optimizer's states.
     """
     changing = [
-        part for part in case.parts if part.how in CHANGING_TENSORS or part.name in UNSCRIPTED
+        part for part in case.parts if part.switch in CHANGING_TENSORS or part.name in UNSCRIPTED
     ]
     return not changing
 
 
 def is_decided_by_timing(case: Case) -> bool:
     """Return whether the GPU decides while the step runs when some of its memory is free."""
-    return any(part.how in ON_OTHER_STREAMS for part in case.parts)
+    return any(part.switch in ON_OTHER_STREAMS for part in case.parts)
 
 
 def is_without_pool(case: Case) -> bool:
     """Return whether a step is simulated but for the pool, in whose place each tensor has pages."""
-    changed = {part.how for part in case.parts} & {*KEEPING_TENSORS}
+    changed = {part.switch for part in case.parts} & {*KEEPING_TENSORS}
     return changed == {"pool_off"} and has_same_tensors(case)
 
 

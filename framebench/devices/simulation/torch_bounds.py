@@ -77,7 +77,7 @@ def bound_by(case: Case, simulation: Simulation, largest: Simulation | None) -> 
     tensors = [life for life in lives if life.kind not in OF_KERNELS]
     least = find_most_at_once(tensors, get_size)
     why_least = "the tensors of the eager step"
-    if any(part.how == "autotune" for part in case.parts) and simulation.convolutions:
+    if any(part.switch == "autotune" for part in case.parts) and simulation.convolutions:
         return Bounds(least, why_least, why_most=OF_AUTOTUNE)
     if not is_without_pool(case):
         return Bounds(least, why_least)

@@ -64,7 +64,7 @@ OTHER_RELEASE = (
 
 def make_settings(case: Case, device: Device) -> Settings:
     """Return the settings of the allocator, as the case's strategies set them."""
-    options = {part.how: part.options for part in case.parts}
+    options = {part.switch: part.options for part in case.parts}
     share = 1
     if "memory_fraction" in options:
         share = options["memory_fraction"].get("share", 0.8)
@@ -81,7 +81,7 @@ def make_step_builder(case: Case) -> Callable[[torch.device], Callable[[], None]
         """Build the case on a device, and return its step."""
         adapter = FakeAdapter(case, where)
         with ExitStack() as stack:
-            if any(part.how == "optimizer_offload" for part in case.parts):
+            if any(part.switch == "optimizer_offload" for part in case.parts):
                 # torchao's optimizer would look for the devices that are there
                 offload = import_package(adapter, "torchao.optim.cpu_offload")
                 devices = replace_attribute(
@@ -131,7 +131,7 @@ def list_not_held(case: Case, cudnn_version: str | None, has_cudnn: bool) -> lis
         not_held.insert(0, by_cudnn.format(cudnn_version) if cudnn_version else WITHOUT_CUDNN)
     if case.ranks > 1:
         not_held.append(OF_COLLECTIVES)
-    if case.plan.compiles:
+    if case.strategy_spec.compiles:
         not_held.append(OF_COMPILED)
     return not_held
 

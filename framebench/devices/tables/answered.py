@@ -34,7 +34,7 @@ def tabulate_answered() -> Table:
     for case in [*select("*/torch/*/*"), *over_ranks]:
         if case.support.supported and "+" not in case.strategy:
             # a workload that does not say may have some
-            has_convolutions = case.spec.has_convolutions is not False
+            has_convolutions = case.workload_spec.has_convolutions is not False
             why = explain_refusal(case) or ""
             where = f"in {case.scenario}" if case.scenario == "pipeline" else ""
             if not is_without_pool(case):

@@ -64,7 +64,7 @@ def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
     rows = []
     for planned in cached:
         case = Case.from_id(planned.case)
-        baseline = replace(case, strategy=case.stage.baseline)
+        baseline = replace(case, strategy=case.scenario_spec.baseline)
         base_bytes = used.get((planned.device, planned.framework_version, baseline.id))
         used_bytes = planned.used_bytes
         # a ratio needs a plan of the case, and of its baseline

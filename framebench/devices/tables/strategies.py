@@ -47,7 +47,7 @@ def tabulate_savings(predictions: Sequence[Planned], device: Device) -> Iterator
 def make_savings_table(group: Sequence[tuple[Case, Planned]], device: Device) -> Table | None:
     """Return the table of one workload, scenario and size, or None with too few strategies."""
     first, _ = group[0]
-    batch = first.spec.preset(first.size).base
+    batch = first.workload_spec.preset(first.size).base
     peaks = {}
     reasons = {}
     for case, planned in group:
@@ -57,7 +57,7 @@ def make_savings_table(group: Sequence[tuple[Case, Planned]], device: Device) ->
                 reason = planned.reason or planned.outcome
                 reasons[f"{case.framework} {case.strategy}"] = reason
     answered = {strategy for (_, strategy), planned in peaks.items() if planned.has_answer}
-    baseline = first.stage.baseline
+    baseline = first.scenario_spec.baseline
     rows = []
     for strategy in list_strategies(first.scenario):
         if strategy in answered:

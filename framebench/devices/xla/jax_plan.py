@@ -75,10 +75,10 @@ def explain_missing_plan(case: Case) -> str | None:
     if case.scenario not in SCENARIOS:
         return f"plans are made of {', '.join(SCENARIOS)}, not of {case.scenario}"
     for part in case.parts:
-        if part.how.startswith("sharded") and part.options.get("processes"):
+        if part.switch.startswith("sharded") and part.options.get("processes"):
             return "over processes the program is that of the same strategy in one process"
-        if part.how in UNPLANNED:
-            return UNPLANNED[part.how]
+        if part.switch in UNPLANNED:
+            return UNPLANNED[part.switch]
     return None
 
 
@@ -107,7 +107,7 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
     memory = compiled.memory_analysis()
     unplanned_bytes = adapter.count_unplanned_bytes()
     in_host = memory.host_argument_size_in_bytes + memory.host_temp_size_in_bytes
-    if not in_host and any(part.how in ("offload", "optimizer_offload") for part in case.parts):
+    if not in_host and any(part.switch in ("offload", "optimizer_offload") for part in case.parts):
         return PlannerAnswer(
             "not planned", "the plan has nothing in the host's memory: the strategy is not in it"
         )

@@ -251,12 +251,12 @@ def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
         "family": find_family(case.scenario, case.strategy),
         "needs": round_up_to_tenth_mib(needs),
         "peak": round((planned.peak_bytes or planned.needs_bytes or 0) / MIB, 1),
-        "base": case.strategy == case.stage.baseline,
+        "base": case.strategy == case.scenario_spec.baseline,
         "source": SOURCE_PHRASES.get(planned.source or "", ""),
         "error": describe_error_interval(planned.error_interval),
         "href": get_prediction_link(planned.device, planned.case, release),
         "bytes": needs,
-        "same_loss": case.plan.same_loss,
+        "same_loss": case.strategy_spec.same_loss,
         "rank": find_catalog_place(case.scenario, case.strategy),
     }
 

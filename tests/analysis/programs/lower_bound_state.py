@@ -14,7 +14,7 @@ from framebench.suite.selectors import parse
 def list_optimizer_states(run):
     """Return the tensors that the optimizer keeps; a step that does not train has none."""
     states = []
-    if run.case.stage.trains:
+    if run.case.scenario_spec.trains:
         for state in run.optimizer.state.values():
             states += [value for value in state.values() if isinstance(value, Tensor)]
     return states

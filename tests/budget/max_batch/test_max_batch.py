@@ -207,7 +207,7 @@ def test_a_search_without_a_threshold_says_why(
 ):
     monkeypatch.setenv("BEYOND", "die")
     case = replace(TRAIN, strategy=strategy)
-    smallest = replace(case, batch=case.plan.micro_batches)
+    smallest = replace(case, batch=case.strategy_spec.micro_batches)
     fit = search_largest_batch(smallest, budget, unchecked, most, results=results)
     assert (fit.status, fit.largest) == (status, largest)
 

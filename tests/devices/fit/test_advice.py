@@ -271,7 +271,7 @@ def test_a_described_size_is_asked_like_a_declared_one(predict_needs):
     assert by_option.stdout == by_name.stdout
     assert {(case.batch, case.size) for case in planned_cases} == {(1, "1.3B")}
     first = planned_cases[0]
-    assert first.spec.parameter_count(first.config) == pytest.approx(1.3e9, rel=0.1)
+    assert first.workload_spec.parameter_count(first.config) == pytest.approx(1.3e9, rel=0.1)
     assert "layers 24" in by_option.stderr
 
     planned_cases.clear()

@@ -27,7 +27,7 @@ def verify(case_id):
         return {"refused": str(error)}
     verified, verification = worker.make_verified_steps(adapter)
     losses = []
-    for _ in range(3 if adapter.case.stage.trains else 0):
+    for _ in range(3 if adapter.case.scenario_spec.trains else 0):
         stepping.make_timed_step(adapter)
         losses.append(adapter.loss())
     again = worker.verify_again(adapter, losses, verified.tolerances)

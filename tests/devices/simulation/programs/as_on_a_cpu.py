@@ -44,6 +44,6 @@ for case_id in sys.argv[1:]:
         found = simulate(make_step_builder(case), find("h100-80gb"), steps=2, settings=Settings())
     counts[case_id] = predict_step_bytes(case) | {
         "simulated": found.allocator.stats.requested_peak,
-        "weights": sum(param.trainable for param in case.spec.params(case.config)),
+        "weights": sum(param.trainable for param in case.workload_spec.params(case.config)),
     }
 print(json.dumps(counts))
