@@ -34,7 +34,7 @@ def make_interval(low: float, high: float, rows: int = 10) -> ErrorInterval:
         rows=rows,
         families=2,
         sources=1,
-        steps=dict.fromkeys(STEPS, 0),
+        steps=dict.fromkeys(STEPS, rows),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from framebench.analysis.rendering import Table
@@ -16,6 +17,9 @@ from framebench.devices.needs import (
 )
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
+
+# switches of strategies that recompute activations
+RECOMPUTING = ("checkpoint", "checkpoint_dots")
 
 
 def tabulate_errors(intervals: Mapping[Kind, ErrorInterval] = INTERVALS) -> Table:
@@ -88,12 +92,34 @@ def count_on_one_gpu(intervals: Mapping[Kind, ErrorInterval], step: str) -> int:
     return sum(counts)
 
 
+def find_step(case: Case) -> str:
+    """Return what the case trains, as STEPS names it: its precision, and whether it recomputes.
+
+    What a file of a user's recomputes by itself is not known here.
+    """
+    is_narrow = case.strategy_spec.precision in ("bf16", "fp16")
+    if case.is_known and case.workload_spec.weight_types:
+        is_narrow = True
+    step = "16 bits" if is_narrow else "32 bits"
+    if any(part.switch in RECOMPUTING for part in case.strategy_spec.parts):
+        step += ", recomputed"
+    return step
+
+
 def describe_errors(predictions: Iterable[Planned]) -> str:
     """Return the error of each kind of prediction that is among these."""
     answered = [planned for planned in predictions if planned.has_answer]
+    steps_by_kind: dict[Kind, set[str]] = defaultdict(set)
+    for planned in answered:
+        steps_by_kind[planned.kind].add(find_step(Case.from_id(planned.case)))
     errors = []
-    for kind in sorted({planned.kind for planned in answered}):
-        errors.append(f"{TITLES[kind]}: {INTERVALS[kind].describe()}")
+    for kind, steps in sorted(steps_by_kind.items()):
+        interval = INTERVALS[kind]
+        error = f"{TITLES[kind]}: {interval.describe()}"
+        unlike = [step for step in STEPS if step in steps and not interval.steps.get(step)]
+        if interval.rows and unlike:
+            error += f", none of them with {' or '.join(unlike)}"
+        errors.append(error)
     if any(Case.from_id(planned.case).ranks > 1 for planned in answered):
         errors.append(f"{NOT_PREDICTED[0]}: not predicted, not judged: 0 rows")
     return "; ".join(errors)

@@ -6,6 +6,7 @@ import pytest
 
 from framebench.devices.tables.answered import tabulate_answered
 from framebench.models import spec
+from framebench.suite import profiles
 
 WITH_CONVOLUTIONS = {
     "with convolutions whose workspaces cuDNN is asked for",
@@ -13,6 +14,18 @@ WITH_CONVOLUTIONS = {
 }
 
 
+@pytest.fixture
+def forget_cases():
+    """Let the suite's cases be listed anew, here and by the tests that follow."""
+    listings = (profiles.list_cases, profiles.list_rank_cases, profiles.list_by_id)
+    for listing in listings:
+        listing.cache_clear()
+    yield
+    for listing in listings:
+        listing.cache_clear()
+
+
+@pytest.mark.usefixtures("forget_cases")
 @pytest.mark.parametrize(
     ("declared", "where"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from framebench.devices.catalog import find
@@ -69,6 +71,22 @@ def test_an_answer_states_the_errors_of_its_kinds_alone(monkeypatch):
     shown = tabulate_cases([plain, compiled], GPU)
     assert described in shown.caption
     assert [row[2] for row in shown.rows] == ["100.0 (98 to 101)", "100.0 (error not judged)"]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "doubt"),
+    [
+        ("fp32", ""),
+        ("amp_bf16", ""),
+        ("checkpoint", ", none of them with 32 bits, recomputed"),
+        ("amp_bf16+checkpoint", ", none of them with 16 bits, recomputed"),
+    ],
+)
+def test_an_answer_says_what_the_rows_behind_its_error_lack(monkeypatch, strategy, doubt):
+    interval = replace(make_interval(-0.02, 0.01), steps={"32 bits": 4, "16 bits": 6})
+    monkeypatch.setitem(INTERVALS, PLAIN, interval)
+    described = describe_errors([make_torch(f"transformer/torch/train/{strategy}/b8/full")])
+    assert described.endswith(f"10 rows of one source{doubt}")
 
 
 def test_an_answer_over_ranks_says_that_nccl_is_not_in_it():
