@@ -387,7 +387,10 @@ class Adapter(ABC):
         return 0
 
     def release(self) -> None:
-        """Drop the last step's output, so that the graph behind it does not count as state."""
+        """Drop the last step's output, so that the graph behind it does not count as state.
+
+        Nothing is kept here: an adapter that keeps an output overrides this.
+        """
 
     @abstractmethod
     def live_bytes(self) -> int:

@@ -105,12 +105,13 @@ def make_ledger(
 ) -> list[Entry]:
     """Return every claim, or those named, as measured on a machine.
 
-    What a GPU has measured at full size is added: that of the machine, or those of other machines
-    if it has none. `shared` saves a second reading of the same results folder. Raises UnknownClaim.
+    Records of a GPU at full size are added: the machine's own if it has a GPU, or else those of all
+    other machines that have one. `shared` saves a second reading of the same results folder. Raises
+    UnknownClaim.
     """
     shared = shared or SharedResults(results.root)
     here = MachineResults(results, machine, shared)
-    # numbers of two GPUs are never put into one ledger
+    # a GPU's ledger has its own numbers alone; each line of a CPU's names the GPU that it is from
     gpus = []
     if size == DEFAULT_SIZE and not here.is_cpu_only:
         gpus.append(here)

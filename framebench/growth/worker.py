@@ -62,11 +62,12 @@ class StepFollower:
         self.bytes = counters.make_byte_meters() | make_host_meters()
         self.counts = counters.make_count_meters(self.programs)
         self.rises = make_rise_meters()
-        # rises first: other meters must not add to a step's peak
+        # A rise is what resident memory rose by within a step. Rises are read first, since other
+        # meters would add to them.
         self.readings = MeterReadings(self.rises | self.bytes | self.counts, steps)
         self.leaks: list[dict[str, Any]] = []
         self.steps_made = 0
-        self.first_watched = WARM_UP + steps
+        self.last_read = WARM_UP + steps
         self.needed = count_steps(steps)
         self.stepper: Any = None  # whose steps are counted, such as an optimizer
         self.began = time.monotonic()
@@ -84,12 +85,12 @@ class StepFollower:
             for meter in self.rises.values():
                 meter()  # which begins the first step that is read
             gc.freeze()  # what is there already need not be looked through after every step
-        elif WARM_UP < self.steps_made <= self.first_watched:
+        elif WARM_UP < self.steps_made <= self.last_read:
             self.readings.take(self.steps_made - WARM_UP - 1)
-        if self.steps_made == self.first_watched:
+        if self.steps_made == self.last_read:
             gc.unfreeze()
             self.watch = LeakWatch(self.counters.make_tracker(), self.programs)
-        elif self.steps_made == self.first_watched + STEPS_PER_HALF:
+        elif self.steps_made == self.last_read + STEPS_PER_HALF:
             self.watch.begin_second_half()
         elif self.steps_made == self.needed:
             self.leaks = self.watch.finish()
@@ -134,7 +135,7 @@ class StepFollower:
 
 def follow_case(case_id: str, steps: int, file: str, counters: ModuleType) -> dict[str, Any]:
     """Make the steps of a case, and return what they do to memory. Raises Fault."""
-    make_step = load_user_step(file) if file else make_own_step
+    take_step = load_user_step(file) if file else take_own_step
     case = parse_any_batch(case_id)
     adapter = adapters.load(case)
     adapter.build()
@@ -142,13 +143,13 @@ def follow_case(case_id: str, steps: int, file: str, counters: ModuleType) -> di
     follower = StepFollower(steps, counters)
     try:
         while True:
-            make_step(adapter)
+            take_step(adapter)
             follower.end_step()
     except EnoughSteps:
         return follower.report(case.id, file or None)
 
 
-def make_own_step(adapter: Adapter) -> None:
+def take_own_step(adapter: Adapter) -> None:
     """Make a step of the case, and wait until the device has done it."""
     adapter.step()
     adapter.synchronize()
@@ -166,13 +167,13 @@ def load_user_step(file: str) -> Callable[[Adapter], None]:
             f"{file} has no function `step(adapter)`, which is called in place of the case's step"
         )
 
-    def make_user_step(adapter: Adapter) -> None:
+    def take_user_step(adapter: Adapter) -> None:
         try:
             user_step(adapter)
         except (Exception, SystemExit) as error:
             raise Fault(describe_fault(error, file)) from error
 
-    return make_user_step
+    return take_user_step
 
 
 def follow_script(

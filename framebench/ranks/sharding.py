@@ -17,7 +17,7 @@ from pathlib import Path
 from framebench.suite.case import Case
 
 Shapes = Sequence[tuple[int, ...]]
-# shapes of the tensors, and ranks -> numbers that the fullest rank holds
+# shapes of the tensors, and the number of ranks -> elements that the fullest rank holds
 Rule = Callable[[Shapes, int], int]
 FLOAT32_BYTES = 4  # bytes of float32
 # the parts of a rank's memory, by the names in records
@@ -65,7 +65,7 @@ class HeldStates:
         Args:
             shapes: Those of all parameters.
             ranks: How many there are.
-            states: Numbers that the optimizer keeps for each weight.
+            states: Elements that the optimizer keeps for each weight.
         """
         sizes = {part: FLOAT32_BYTES * rule(shapes, ranks) for part, rule in self.rules.items()}
         sizes["optimizer states"] *= states
@@ -73,12 +73,12 @@ class HeldStates:
 
 
 def count_all(shapes: Shapes, ranks: int) -> int:
-    """Return the numbers of all tensors, which every rank holds if nothing is divided."""
+    """Return how many elements all tensors have; each rank holds them if nothing is divided."""
     return sum(map(prod, shapes))
 
 
 def count_first_chunks(shapes: Shapes, ranks: int) -> int:
-    """Return the numbers of the first rank, as `fully_shard` cuts each tensor's first axis.
+    """Return the elements of the first rank, as `fully_shard` cuts each tensor's first axis.
 
     The axis is cut in equal parts, each padded to the longest.
     """
@@ -86,7 +86,7 @@ def count_first_chunks(shapes: Shapes, ranks: int) -> int:
 
 
 def count_whole_tensors(shapes: Shapes, ranks: int) -> int:
-    """Return the numbers of the fullest rank if whole tensors are handed out.
+    """Return the elements of the fullest rank if whole tensors are handed out.
 
     `ZeroRedundancyOptimizer` does so.
     """
@@ -133,17 +133,17 @@ def count_longest_axis(shapes: Shapes, ranks: int) -> int:
 def count_even_parts(shapes: Shapes, ranks: int) -> int:
     """Count the weights of one rank's part under DeepSpeed's stages 1 and 2.
 
-    These stages lay all tensors end to end in one row, and cut it into equal parts of an even
+    These stages lay all tensors end to end in a flat buffer, and cut it into equal parts of an even
     length.
     """
     return 2 * divide_up(count_all(shapes, ranks), 2 * ranks)
 
 
-def count_padded_row(shapes: Shapes, ranks: int) -> int:
-    """Count the weights that each rank holds under DeepSpeed's stages 1 and 2: all of them.
+def count_flat_buffer(shapes: Shapes, ranks: int) -> int:
+    """Count the elements of the flat buffer that each rank holds under DeepSpeed's stages 1 and 2.
 
-    The weights are views of one row of all tensors. The row's end is padded, so that the ranks'
-    parts are equal (`count_even_parts`).
+    All weights are views of it. Its end is padded, so that the ranks' parts are equal
+    (`count_even_parts`).
     """
     return ranks * count_even_parts(shapes, ranks)
 
@@ -151,13 +151,13 @@ def count_padded_row(shapes: Shapes, ranks: int) -> int:
 def count_touched_tensors(shapes: Shapes, ranks: int) -> int:
     """Count the gradients that a rank holds under DeepSpeed's stages 1 and 2.
 
-    A rank holds the whole of each tensor that its part of the row touches. The last rank also has
-    the padding.
+    A rank holds the whole of each tensor that its part of the flat buffer touches. The last rank
+    also has the padding.
     """
-    padding = count_padded_row(shapes, ranks) - count_all(shapes, ranks)
+    padding = count_flat_buffer(shapes, ranks) - count_all(shapes, ranks)
     part = count_even_parts(shapes, ranks)
     shares = [0] * ranks
-    begin = 0  # of a tensor in the row
+    begin = 0  # of a tensor in the flat buffer
     for size in [*map(prod, shapes), padding]:
         end = begin + size
         for rank in range(ranks):
@@ -188,7 +188,7 @@ RULES: dict[str, Rule] = {
     "whole tensors": count_whole_tensors,
     "longest axis": count_longest_axis,
     "even parts": count_even_parts,
-    "padded row": count_padded_row,
+    "flat buffer": count_flat_buffer,
     "touched tensors": count_touched_tensors,
     "parts of each": count_parts_of_each,
     "sixteenth": count_sixteenth,

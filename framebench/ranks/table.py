@@ -49,18 +49,20 @@ def make_tables(records: Iterable[Record]) -> Iterator[Table]:
     rank_records = [record for record in current if record.parsed.ranks > 1]
     if not rank_records:
         return
-    ranks = {}
+    ranks_by_case = {}
     for measured in select_cases(rank_records):
         newest = measured.newest
-        ranks[newest.provenance.machine, newest.case] = measured.record.ranks
-    rows = [make_fields(row, ranks[row.machine, row.case]) for row in make_rows(rank_records)]
+        ranks_by_case[newest.provenance.machine, newest.case] = measured.record.ranks
+    rows = []
+    for row in make_rows(rank_records):
+        rows.append(make_fields(row, ranks_by_case[row.machine, row.case]))
     df = pd.DataFrame(rows).sort_values(ORDER)
     predicted = df["predicted_bytes"].astype(float)
     df["off"] = predicted / df["fullest_rank_bytes"].astype(float) - 1
     for (machine, scenario, size), group in df.groupby(["machine", "scenario", "size"]):
         versions = group["framework"] + " " + group["framework_version"].fillna("-")
         cells = group.astype(object)  # a column of numbers takes no text
-        # a case without numbers shows its status in the place of the first one
+        # a case without numbers has its status in the first column of numbers
         cells.loc[cells["status"] != "ok", "parameters"] = cells["status"]
         yield Table(
             f"Over ranks: {scenario}, size {size}",

@@ -146,10 +146,10 @@ class Case:
 
     @property
     def parts(self) -> tuple[Strategy, ...]:
-        """Return the rows to switch on.
+        """Return the strategies to switch on.
 
-        The rows are the strategy's parts, and the scenario's baseline unless one of them is on its
-        axis.
+        They are the parts of the case's strategy, after the scenario's baseline. The baseline is
+        left out if a part is an alternative to it, which is to have the same axis.
         """
         parts = self.strategy_spec.parts
         baseline = look_up_strategy(self.scenario, self.scenario_spec.baseline)

@@ -107,7 +107,10 @@ def check_described(workload: str, size: str) -> None:
 
 
 def refuse_undescribed(workload: str) -> NoReturn:
-    """Raise UnknownCase for a workload without described sizes, and name workloads with them."""
+    """Raise UnknownCase for a workload whose size cannot be given as a number of parameters.
+
+    The message names those whose size can, such as `1.3B`.
+    """
     able = [name for name in spec.list_workloads() if spec.load_workload(name).described]
     raise UnknownCase(
         f"{workload} cannot be described by its parameters alone; choose from: {', '.join(able)}"

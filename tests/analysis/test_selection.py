@@ -59,7 +59,7 @@ def test_blocks_of_an_older_protocol_do_not_count():
     assert case.timed == tuple(records)
 
 
-def test_a_block_of_two_rounds_has_a_peak_alone():
+def test_a_block_of_fewer_than_three_rounds_counts_for_its_peak_only():
     full = make_blocks([(CASE, [[1.0]])])  # one time, repeated for all rounds
     two_rounds = [9.0, 9.0, math.nan]  # it missed the third
     short = make_later(make_blocks([(CASE, [two_rounds])], peaks=[100])[0])

@@ -367,9 +367,10 @@ def test_comparisons_below_a_stated_size_are_counted_with_their_range(results):
     )
 
 
-def test_one_comparison_confirms_that_something_may_be_less(disagreeing):
+def test_one_comparison_confirms_a_claim_that_says_may(disagreeing):
     entry = judge_claim(disagreeing, make_claim(EVERYWHERE, may=True))
-    assert (entry.verdict, entry.value) == ("confirmed", 0.8)
+    the_transformers = 0.8
+    assert (entry.verdict, entry.value) == ("confirmed", the_transformers)
 
 
 def test_numbers_of_two_metrics_have_a_range_and_no_median(results):

@@ -107,12 +107,13 @@ def test_a_listing_as_printed_has_the_articles_calls_in_their_order(claim, listi
         start = found + 1
 
 
-def test_a_claim_about_torch_cuda_is_decided_on_a_gpu():
+def test_a_claim_about_torch_cuda_is_not_decided_on_a_cpu():
+    """It asks for a GPU, or lacks something that no device here has."""
     about_cuda = [
         claim
         for claim in OF_ARTICLES
         if claim.place is not None and "torch.cuda" in " ".join(claim.place.names)
     ]
-    assert len(about_cuda) > 8
+    assert about_cuda
     for claim in about_cuda:
         assert claim.needs.device == "gpu" or claim.needs.lacking, claim.name

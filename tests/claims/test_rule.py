@@ -50,7 +50,7 @@ def test_a_larger_gain_never_gets_a_lesser_verdict(ends, target, more):
 
 
 @given(st.floats(0, 5), st.floats(0, 5), TARGETS)
-def test_an_interval_with_no_effect_in_it_never_confirms(below, above, target):
+def test_an_interval_that_contains_no_effect_never_confirms(below, above, target):
     effect = Effect(target.null, target.null - below, target.null + above)
     assert decide(effect, target) in ("no effect", "smaller or none", "undecided")
 

@@ -206,6 +206,7 @@ def test_a_link_in_place_of_a_session_is_not_followed(tmp_path):
     link.symlink_to(victim)
     session = Session.open(results, "code", "selector")
     assert victim.read_text() == "precious"
+    assert not link.is_symlink(), "the session's own file replaced it"
     assert Session.open(results, "code", "selector") == session
 
 

@@ -153,7 +153,7 @@ def test_every_measurable_small_case_has_golden_values():
 
 def test_scan_is_unsupported_for_a_single_layer():
     student = Case("transformer", "jax", "train", "scan+distill", 4, "tiny")
-    assert student.spec.identical_layers(student.config) == 1
+    assert student.workload_spec.identical_layers(student.config) == 1
     assert "one layer" in str(student.support.why)
     assert replace(student, strategy="scan").support.supported
 

@@ -209,7 +209,9 @@ def test_the_command_answers_by_json_and_exit_code(newest, code, tmp_path, monke
 
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("is_interrupted", [False, True])
-def test_an_environment_is_removed_unless_it_is_kept(keep, is_interrupted, tmp_path, monkeypatch):
+def test_an_environment_stays_only_if_kept_and_complete(
+    keep, is_interrupted, tmp_path, monkeypatch
+):
     def build(made, where, say, also):
         where.mkdir(parents=True)
         if is_interrupted:

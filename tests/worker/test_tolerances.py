@@ -173,5 +173,5 @@ def test_file_that_casts_by_itself_has_the_tolerances_of_bfloat16(
     narrow, strategy, precision, monkeypatch
 ):
     facts = SimpleNamespace(facts={"narrow": narrow})
-    monkeypatch.setattr(Case, "spec", property(lambda case: facts))
+    monkeypatch.setattr(Case, "workload_spec", property(lambda case: facts))
     assert find_precision(Case("own", "torch", "train", strategy, 4, "mine")) == precision

@@ -115,7 +115,7 @@ def test_missing_and_extra_states_are_wrong():
 
 def test_states_of_half_the_bytes_are_wrong():
     observed = observe_right(TRAIN)
-    assert observed.state_bytes == 2 * 4 * TRAIN.spec.parameter_count(TRAIN.config)
+    assert observed.state_bytes == 2 * 4 * TRAIN.workload_spec.parameter_count(TRAIN.config)
     observed.state_bytes //= 2
     assert "bytes instead of" in str(verify_observed(TRAIN, observed).reason)
 
@@ -349,14 +349,14 @@ def test_small_tensor_that_has_a_size_is_compared_by_its_own():
 @pytest.mark.parametrize(
     ("expected_norm", "norm", "passes"),
     [
-        (1e-40, 0.0, True),  # the squares of gradients of 1e-19
+        (1e-40, 0.0, True),  # the mean square of tiny gradients
         (1e-40, 1e-41, True),
         (1e-40, 1e-30, False),
         (1e-30, 0.0, False),
         (0.0, 1e-40, False),  # a frozen weight's
     ],
 )
-def test_numbers_below_float32s_normal_ones_may_become_zero(expected_norm, norm, passes):
+def test_subnormal_numbers_may_become_zero(expected_norm, norm, passes):
     expected = {"other": 1.0, "small": expected_norm}
     observed = {"other": 1.0, "small": norm}
     margin = compare_norms("second moment", expected, observed, perturbed=expected)

@@ -47,6 +47,7 @@ def offload(run: JaxAdapter) -> Proof:
         offload_dst=HOST,
     )
     checkpoint_blocks(run, 1, can_stack_layers(run), policy=policy)
+    # `checkpoint_blocks` has set it: the function that makes block i recompute
     checkpoint_block = run.recipe.model_options["remat"]
     # cached, so that layers with the same function still have the same function
     name_inputs_once = cache(name_inputs)

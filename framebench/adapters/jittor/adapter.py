@@ -326,10 +326,10 @@ class JittorAdapter(Adapter):
             self.optimizer = make_optimizer(self.case.optimizer, self.model)
 
     def observe(self) -> Evidence:
-        # a process has one graph: variables of an earlier case in reference cycles would count too
+        # Jittor has one graph for the process, in which garbage of an earlier case would be counted
         gc.collect()
         self.synchronize()
-        statistics_before = self.copy_running_statistics()
+        buffers_before = self.copy_running_statistics()
         load_probe().reset_peak()
         with ExecutionCounter(self.watched) as counter:
             with jt.profile_scope() as rows_of_call:
@@ -343,9 +343,9 @@ class JittorAdapter(Adapter):
             "pool_bytes": self.reserved_bytes(),
             "pool_peak_bytes": load_probe().peak_bytes(),
         }
-        changed = 0
-        for before, after in zip(statistics_before, self.copy_running_statistics()):
-            changed += not np.array_equal(before, after)
+        buffers_changed = 0
+        for before, after in zip(buffers_before, self.copy_running_statistics()):
+            buffers_changed += not np.array_equal(before, after)
         before_sync = count_kernels(rows_of_call[1:])  # the first row is a heading
         return {
             **counter.summarize(),
@@ -353,8 +353,8 @@ class JittorAdapter(Adapter):
             "kernels_before_sync": before_sync["kernels"],
             **pool,
             "operations_kept": operations_kept,
-            "buffers": len(statistics_before),
-            "buffers_changed": changed,
+            "buffers": len(buffers_before),
+            "buffers_changed": buffers_changed,
         }
 
     def copy_running_statistics(self) -> list[np.ndarray]:

@@ -249,8 +249,9 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
         mesh = make_mesh_of_ranks(run.torch_device.type)
         for block in run.model_module.blocks_of(model):
             fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
-        by_default = reshard and trains
-        fully_shard(model, mesh=mesh, reshard_after_forward=None if by_default else reshard)
+        # None: the outermost weights stay gathered for the backward pass, which evaluation lacks
+        of_outermost = None if reshard and trains else reshard
+        fully_shard(model, mesh=mesh, reshard_after_forward=of_outermost)
 
     passes = itertools.count(1)
 

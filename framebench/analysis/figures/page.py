@@ -94,7 +94,7 @@ def explain_figure(figure: Figure, finding: str, notes: Iterable[str]) -> Figure
     width, height = figure.get_size_inches()
     lines = []
     for note in notes:
-        lines += wrap(remove_markup(note), count_letters(box.width, SOURCE_PT))
+        lines += wrap(escape_text(note), count_letters(box.width, SOURCE_PT))
     left = box.x0 / width
     figure.text(
         left,
@@ -122,9 +122,9 @@ def explain_figure(figure: Figure, finding: str, notes: Iterable[str]) -> Figure
 def wrap_evenly(text: str, width: float) -> list[str]:
     """Return as few lines as a width in inches allows, of about equal length."""
     most = count_letters(width, FINDING_PT)
-    lines = len(wrap(remove_markup(text), most))
+    lines = len(wrap(escape_text(text), most))
     even = len(text) // max(lines, 1) + 12  # characters; words are not all of one length
-    return wrap(remove_markup(text), min(most, even))
+    return wrap(escape_text(text), min(most, even))
 
 
 def count_letters(width: float, size: float) -> int:
@@ -191,8 +191,8 @@ def read_finding_and_source(figure: Figure) -> tuple[str, str]:
     return texts["finding"], texts["source"]
 
 
-def remove_markup(text: str) -> str:
-    """Return text from records without control characters, and without marks of mathematics."""
+def escape_text(text: str) -> str:
+    """Return text with spaces for control characters, and `$`, which begins a formula, escaped."""
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", " ", text).replace("$", r"\$")
 
 

@@ -40,9 +40,10 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?
 
 
 def write_guides(source: SourceFolder) -> list[str]:
-    """Write the pages, and return the paths of those that the menu shows; none without a checkout.
+    """Write each guide as a page, and two pages that list the guides; return the paths of the two.
 
-    A page keeps its path below the checkout, so that links between pages hold.
+    The menu shows these. Without a checkout there are none. A page keeps its path below the
+    checkout, so that links between pages hold.
     """
     if not DOCS.is_dir():
         return []
@@ -52,7 +53,7 @@ def write_guides(source: SourceFolder) -> list[str]:
     pages = [*docs, *studies, *others]
     for file in pages:
         path = file.relative_to(ROOT)
-        text = unlink(file.read_text(encoding="utf-8"), file, pages)
+        text = drop_dead_links(file.read_text(encoding="utf-8"), file, pages)
         source.write(path.as_posix(), text)
     for image in sorted((DOCS / "figures").glob("*.svg")):
         source.copy(image, image.relative_to(ROOT).as_posix())
@@ -79,7 +80,7 @@ def name_page(file: Path) -> str:
     return file.relative_to(ROOT).with_suffix("").as_posix()
 
 
-def unlink(text: str, file: Path, pages: Collection[Path]) -> str:
+def drop_dead_links(text: str, file: Path, pages: Collection[Path]) -> str:
     """Return a page's Markdown in which only links to other pages and to images are left.
 
     Other files of the checkout are named without a link, since the site does not have them. A link

@@ -31,7 +31,10 @@ class Machine:
 
     @cached_property
     def shown(self) -> pd.DataFrame:
-        """Return the rows of one version of each framework."""
+        """Return the rows that tables show: of one version of each framework.
+
+        It is the pinned version, or else the one that was measured last.
+        """
         blocks = frames.make_blocks(select_records(self.results.get_records(self.name)))
         return frames.make_frame(select_records(self.records), self.results.searches, blocks)
 

@@ -301,6 +301,14 @@ def test_two_releases_are_compared_to_the_byte(tmp_path, fake_planner):
     assert "+1,048,576" in framebench(*arguments).stdout
 
 
+def test_only_cases_of_the_releases_framework_are_planned_for_it(tmp_path, fake_planner):
+    fake_planner({"outcome": "planned", "peak_bytes": MIB, "parts": {"allocated": MIB}})
+    both = CASE.replace("/jax/", "/{jax,torch}/")
+    release = f"torch=={find_pinned_version('torch')}"
+    (planned,) = planning.planned_for([both], "h100-80gb", tmp_path, ignore, release)
+    assert planned.case == CASE.replace("/jax/", "/torch/")
+
+
 @pytest.mark.parametrize(
     ("workload", "versions", "verdict"),
     [
@@ -309,16 +317,15 @@ def test_two_releases_are_compared_to_the_byte(tmp_path, fake_planner):
         ("transformer", {"cudnn": "9.20.0"}, "no difference"),  # it has no convolutions
     ],
 )
-def test_convolutions_with_cudnn_are_not_compared_with_those_without(
+def test_plans_with_workspaces_of_cudnn_are_not_compared_with_plans_without(
     tmp_path, fake_planner, workload, versions, verdict
 ):
     plain = {"outcome": "planned", "peak_bytes": MIB, "parts": {"allocated": MIB}}
-    fake_planner(plain)
     pinned = find_pinned_version("torch")
     case = CASE.replace("/jax/", "/torch/").replace("transformer", workload)
-    both = case.replace("/torch/", "/{jax,torch}/")  # those of the release's framework are planned
-    (planned,) = planning.planned_for([both], "h100-80gb", tmp_path, ignore, f"torch=={pinned}")
-    assert planned.case == case
+    # the pinned release is planned and cached without cuDNN; 2.11 is planned after it, with it
+    fake_planner(plain)
+    planning.planned_for([case], "h100-80gb", tmp_path, ignore, f"torch=={pinned}")
     fake_planner(plain | {"versions": versions})
     options = ("--device", "h100-80gb", "--results", tmp_path, "--json")
     result = framebench("versions", "compare", "torch==2.11", f"torch=={pinned}", case, *options)

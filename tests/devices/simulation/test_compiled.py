@@ -55,13 +55,18 @@ def test_states_that_a_compiled_update_makes_are_counted(steps):
 
 
 @pytest.mark.slow
-def test_networks_are_compiled_with_all_that_they_have(steps):
-    """They have convolutions, running statistics, random numbers, autocast and an optimizer."""
+def test_a_convolutional_network_is_compiled_and_simulated(steps):
+    """It has batch norm, dropout and autocast, with which compiling could fail."""
     network, evaluation = steps["network"], steps["evaluation"]
     assert network["kind"] == evaluation["kind"] == "torch, convolutions without workspaces"
     assert network["kinds"]["optimizer states"] > 0
     assert evaluation["allocated"] < network["allocated"]
-    assert steps["settings"]["allocated"] >= 2 * WEIGHT, "settings of Inductor are taken"
+
+
+@pytest.mark.slow
+def test_settings_of_inductor_are_taken(steps):
+    weight_and_gradient = 2 * WEIGHT
+    assert steps["settings"]["allocated"] >= weight_and_gradient
 
 
 @pytest.mark.slow

@@ -167,11 +167,14 @@ def test_attention_kernels_follow_the_release(answers):
 
 
 @pytest.mark.slow
-def test_offloading_on_other_streams_takes_as_much_as_the_speed_of_copies_lets_it(answers):
-    """At the least what is offloaded is gone at once; at the most it waits, and comes back too."""
+def test_streamed_offloading_is_bounded_by_instant_and_by_slow_copies(answers):
+    """With instant copies a tensor is gone as soon as its copy is asked for; with slow ones all are
+    still there when the first are copied back.
+    """
     parts = answers[name_place("offload_streamed")]["parts"]
     eager = answers[name_place("fp32")]["parts"]
-    assert 4 * eager["weights"] <= parts["at_least"] * 1.01
+    weights_gradients_and_moments = 4 * eager["weights"]
+    assert weights_gradients_and_moments <= parts["at_least"] * 1.01
     assert parts["at_least"] < eager["allocated"] - eager["activations"] / 2
     assert parts["at_most"] > eager["reserved"]
 
