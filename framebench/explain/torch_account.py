@@ -24,6 +24,7 @@ from torch.optim.optimizer import (
 from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.observe import list_plain_tensors
 from framebench.adapters.torch.storages import Storages
 from framebench.explain.account import Account
 from framebench.instruments.memory_timeline import Value
@@ -56,8 +57,9 @@ class StorageAccount(Storages):
         self.account.enter_phase("forward")
         # two tensors may share a storage: the first label is the more telling one
         for kind, layer, tensor in list_tensors(adapter):
-            if self.find_value(tensor) is None:
-                self.add(tensor, Value(kind, layer, "before"))
+            for part in list_plain_tensors(tensor):
+                if self.find_value(part) is None:
+                    self.add(part, Value(kind, layer, "before"))
 
     def __enter__(self) -> StorageAccount:
         """Hook into the optimizer, the modules and what autograd saves."""
@@ -91,11 +93,12 @@ class StorageAccount(Storages):
         out = func(*args, **(kwargs or {}))
         for tensor in tree_leaves(out):
             if isinstance(tensor, Tensor):
-                self.note_result(tensor, func._schema.name.removeprefix("aten::"))
+                for part in list_plain_tensors(tensor):
+                    self.note_result(part, func._schema.name.removeprefix("aten::"))
         return out
 
     def find_value(self, tensor: Tensor) -> Value | None:
-        """Return the value that lies in a tensor's storage."""
+        """Return the value that lies in the storage of a plain tensor (`list_plain_tensors`)."""
         return self.values.get(tensor.untyped_storage()._cdata)
 
     def add(self, tensor: Tensor, value: Value) -> None:
@@ -169,10 +172,11 @@ class StorageAccount(Storages):
 
     def save(self, tensor: Tensor) -> Tensor:
         """Label a tensor that autograd saves, and return the tensor to save in its place."""
-        value = self.find_value(tensor)
-        # a parameter or an input that is saved is there anyway
-        if value and value.kind == "temporary":
-            value.kind = "saved for backward"
+        for part in list_plain_tensors(tensor):
+            value = self.find_value(part)
+            # a parameter or an input that is saved is there anyway
+            if value and value.kind == "temporary":
+                value.kind = "saved for backward"
         return tensor.detach()  # the tensor itself would hold the node that holds it
 
 

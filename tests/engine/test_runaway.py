@@ -536,7 +536,7 @@ pin.ask_pip(["jax==0.9.1"], {})
 """,
     "asv's pages": """
 from framebench.versions import asv_history
-asv_history.publish(pathlib.Path("asv.conf.json"))
+asv_history.publish(pathlib.Path("asv.conf.json"), [])
 """,
     "Sphinx": """
 from framebench.publish.site import build
