@@ -33,17 +33,20 @@ def end_fork():
         signal.raise_signal(number)
 
 os.register_at_fork(after_in_parent=end_fork)
+child = None  # also where a busy machine repeats the interrupt before Popen returns
+nowhere = subprocess.DEVNULL  # so that the child does not hold the pipe that is read here
 try:
     with interrupt_on_ending_signals():
-        child = subprocess.Popen(["sleep", "60"], preexec_fn=int)
+        child = subprocess.Popen(["sleep", "60"], preexec_fn=int, stdout=nowhere, stderr=nowhere)
         Finalized()
         if place == "code":
             signal.raise_signal(number)
         if place != "finalizer at the end":
             child.wait(30)
 except KeyboardInterrupt:
-    child.kill()
-    child.wait()
+    if child is not None:
+        child.kill()
+        child.wait()
     print("interrupted")
 after = [signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)]
 assert (after, sys.unraisablehook) == (before, hook)
