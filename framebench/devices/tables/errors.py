@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from framebench.analysis.rendering import Table
 from framebench.devices.needs import (
@@ -106,6 +106,17 @@ def find_step(case: Case) -> str:
     return step
 
 
+def describe_lack(interval: ErrorInterval, steps: Collection[str]) -> str:
+    """Return which of these steps (`STEPS`) no row behind an error was of, or ""."""
+    lacking = []
+    for step in STEPS:
+        if step in steps and not interval.steps.get(step):
+            lacking.append(f"'{step}'")
+    if not (interval.rows and lacking):
+        return ""
+    return f", none of a step in {' or '.join(lacking)}"
+
+
 def describe_errors(predictions: Iterable[Planned]) -> str:
     """Return the error of each kind of prediction that is among these."""
     answered = [planned for planned in predictions if planned.has_answer]
@@ -114,12 +125,8 @@ def describe_errors(predictions: Iterable[Planned]) -> str:
         steps_by_kind[planned.kind].add(find_step(Case.from_id(planned.case)))
     errors = []
     for kind, steps in sorted(steps_by_kind.items()):
-        interval = INTERVALS[kind]
-        error = f"{TITLES[kind]}: {interval.describe()}"
-        unlike = [step for step in STEPS if step in steps and not interval.steps.get(step)]
-        if interval.rows and unlike:
-            error += f", none of them with {' or '.join(unlike)}"
-        errors.append(error)
+        lack = describe_lack(INTERVALS[kind], steps)
+        errors.append(f"{TITLES[kind]}: {INTERVALS[kind].describe()}{lack}")
     if any(Case.from_id(planned.case).ranks > 1 for planned in answered):
         errors.append(f"{NOT_PREDICTED[0]}: not predicted, not judged: 0 rows")
     return "; ".join(errors)

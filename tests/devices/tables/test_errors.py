@@ -78,8 +78,8 @@ def test_an_answer_states_the_errors_of_its_kinds_alone(monkeypatch):
     [
         ("fp32", ""),
         ("amp_bf16", ""),
-        ("checkpoint", ", none of them with 32 bits, recomputed"),
-        ("amp_bf16+checkpoint", ", none of them with 16 bits, recomputed"),
+        ("checkpoint", ", none of a step in '32 bits, recomputed'"),
+        ("amp_bf16+checkpoint", ", none of a step in '16 bits, recomputed'"),
     ],
 )
 def test_an_answer_says_what_the_rows_behind_its_error_lack(monkeypatch, strategy, doubt):
