@@ -24,7 +24,7 @@ from framebench.devices.simulation.blocks import (
     Settings,
     Stats,
     compute_segment_size,
-    round_size,
+    get_size,
     round_up,
 )
 
@@ -50,7 +50,7 @@ class Allocator:
 
     def malloc(self, requested: int) -> Block:
         """Return a block for so many bytes. Raises OutOfMemory."""
-        size = round_size(requested, self.settings.roundup_power2_divisions)
+        size = max(round_up(requested, MIN_BLOCK), MIN_BLOCK)  # (round_size)
         pool = self._get_pool(size <= SMALL)
         block = self._take_free_block(pool, size) or self._add_segment(pool, size)
         if block is None:
@@ -72,7 +72,7 @@ class Allocator:
     def empty_cache(self) -> None:
         """Give every segment back that has no block in use (release_cached_blocks)."""
         for pool in (*self._list_pools(small=False), *self._list_pools(small=True)):
-            for _, _, block in list(pool.free):
+            for block in list(pool.free):
                 if block.expandable:
                     self._unmap(block)
                 elif not block.is_split:
@@ -96,11 +96,6 @@ class Allocator:
             if run:
                 yield run
 
-    @property
-    def _collects_garbage(self) -> bool:
-        """Return whether free segments are given back before the GPU is full."""
-        return bool(self.settings.limit and self.settings.garbage_collection_threshold)
-
     def _get_pool(self, small: bool) -> BlockPool:
         """Return the pool of the current stream, which its first request makes."""
         return self.pools.setdefault((self.stream, small), BlockPool(small))
@@ -111,43 +106,28 @@ class Allocator:
 
     def _take_free_block(self, pool: BlockPool, size: int) -> Block | None:
         """Remove and return the smallest free block that is large enough (get_free_block)."""
-        if self._collects_garbage:
-            pool.searches += 1
-        place = bisect_left(pool.free, (size, 0))  # type: ignore[type-var]
+        place = bisect_left(pool.free, size, key=get_size)
         if place == len(pool.free):
             return None
         if self.settings.expandable_segments:  # the smallest by the size that it can grow to
             for next_place in range(place + 1, len(pool.free)):
-                next_size = _measure_growable(pool.free[next_place][2])
-                if next_size >= _measure_growable(pool.free[place][2]):
+                next_size = _measure_growable(pool.free[next_place])
+                if next_size >= _measure_growable(pool.free[place]):
                     break
                 place = next_place
-        block = pool.free[place][2]
-        max_split = self.settings.max_split_size
-        if max_split is not None:
-            # an oversize block is not split: it is only for requests of nearly its own size
-            if size < max_split <= block.size:
-                return None
-            if size >= max_split and block.size >= size + self.settings.max_non_split_rounding:
-                return None
-        del pool.free[place]
-        return block
+        return pool.free.pop(place)
 
     def _add_segment(self, pool: BlockPool, size: int) -> Block | None:
         """Return the block of a new segment, or None if the GPU is full (the chain in malloc).
 
         Before it is None, all cached segments are given back and the GPU is asked again.
         """
-        if self.settings.limit and self.settings.garbage_collection_threshold:
-            self._collect(int(self.settings.garbage_collection_threshold * self.settings.limit))
         block = self._ask_gpu(pool, size)
-        if block is None and self._release_oversize(pool, size):
+        if block is None:
+            self.empty_cache()
+            self.stats.retries += 1
             block = self._ask_gpu(pool, size)
-        if block is not None:
-            return block
-        self.empty_cache()
-        self.stats.retries += 1
-        return self._ask_gpu(pool, size)
+        return block
 
     def _ask_gpu(self, pool: BlockPool, size: int) -> Block | None:
         """Return the block of a new segment, or None if it exceeds the limit (alloc_block)."""
@@ -166,10 +146,7 @@ class Allocator:
     def _hand_out(self, block: Block, size: int, requested: int) -> Block:
         """Mark a block as allocated, and split it if enough remains (alloc_found_block)."""
         if self._should_split(block, size):
-            rest = Block(block.address + size, block.size - size, block.pool, block.expandable)
-            rest.splice(block, block.after)
-            block.size = size
-            block.pool.insert(rest)
+            block.pool.insert(block.split(size))
         block.allocated, block.requested = True, requested
         self.stats.allocate(block.size, requested)
         self._record("alloc", block.address, requested)
@@ -180,9 +157,7 @@ class Allocator:
         remaining = block.size - size
         if block.pool.small or self.settings.expandable_segments:
             return remaining >= MIN_BLOCK
-        max_split = self.settings.max_split_size
-        is_oversize = max_split is not None and size >= max_split
-        return not is_oversize and remaining > SMALL
+        return remaining > SMALL
 
     def _merge(self, block: Block, other: Block | None) -> None:
         """Let a free neighbour become part of the block (try_merge_blocks)."""
@@ -207,53 +182,6 @@ class Allocator:
         self.stats.segments -= 1
         self._record("segment_free", block.address, block.size)
 
-    def _release_oversize(self, pool: BlockPool, size: int) -> bool:
-        """Give back oversize blocks until a request fits, and return whether it does.
-
-        The smallest block of at least `max_split_size` that is enough is given back, or else the
-        largest ones (release_available_cached_blocks).
-        """
-        max_split = self.settings.max_split_size
-        if max_split is None:
-            return False
-        needed = max(size, max_split)
-        place = bisect_left(pool.free, (needed, 0))  # type: ignore[type-var]
-        if place < len(pool.free):
-            self._release(pool.free[place][2])
-            return True
-        released = 0
-        while released < needed and pool.free:
-            largest_size, _, largest = pool.free[-1]
-            if largest_size < max_split:
-                break
-            self._release(largest)
-            released += largest_size
-        return released >= needed
-
-    def _collect(self, threshold: int) -> None:
-        """Give back free segments of large blocks while more than `threshold` bytes are reserved.
-
-        Each turn gives back those that requests have passed over at least as often as the mean one.
-        A port of `garbage_collect_cached_blocks`.
-        """
-        while self.stats.reserved > threshold:
-            segments = self._list_free_large_segments()
-            if not segments:
-                return
-            mean_age = sum(segment.age for segment in segments) / len(segments)
-            for segment in segments:
-                if segment.age >= mean_age:
-                    self._release(segment)
-
-    def _list_free_large_segments(self) -> list[Block]:
-        """Return the segments of large blocks, of every stream, that have no block in use."""
-        segments = []
-        for pool in self._list_pools(small=False):
-            for _, _, block in pool.free:
-                if not block.is_split:
-                    segments.append(block)
-        return segments
-
     def _grow(self, pool: BlockPool, size: int) -> Block | None:
         """Return a block at the lowest addresses where it fits, with memory mapped behind them.
 
@@ -276,7 +204,7 @@ class Allocator:
 
         Without such neighbours it is the block of a new segment. A port of `find_expandable_block`.
         """
-        for _, block in pool.unmapped:
+        for block in pool.unmapped:
             first = block
             if block.before and not block.before.allocated:
                 first = block.before
@@ -297,14 +225,9 @@ class Allocator:
         if self._exceeds_limit(size):
             return False
         block.pool.remove(block)
-        block.mapped = True
         if size < block.size:
-            rest = Block(
-                block.address + size, block.size - size, block.pool, expandable=True, mapped=False
-            )
-            rest.splice(block, block.after)
-            block.size = size
-            block.pool.insert(rest)
+            block.pool.insert(block.split(size))
+        block.mapped = True
         self.stats.reserve(size)
         self._record("segment_map", block.address, size)
         self._merge(block, block.before)
@@ -315,23 +238,19 @@ class Allocator:
     def _unmap(self, block: Block) -> None:
         """Give back the pages that lie wholly in a free block (unmap_block)."""
         pool, page = block.pool, block.pool.page
-        start = next(head for head in sorted(self.heads, reverse=True) if head <= block.address)
+        start = max(head for head in self.heads if head <= block.address)
         first = start + round_up(block.address - start, page)
         end = start + (block.address + block.size - start) // page * page
         if first >= end:
             return
         pool.remove(block)
         if block.address < first:
-            rest = Block(block.address, first - block.address, pool, expandable=True)
-            rest.splice(block.before, block)
-            if rest.address in self.heads:
-                self.heads[rest.address] = rest
-            pool.insert(rest)
+            pages = block.split(first - block.address)
+            pool.insert(block)
+            block = pages
         if end < block.address + block.size:
-            rest = Block(end, block.address + block.size - end, pool, expandable=True)
-            rest.splice(block, block.after)
-            pool.insert(rest)
-        block.address, block.size, block.mapped = first, end - first, False
+            pool.insert(block.split(end - block.address))
+        block.mapped = False
         self.stats.reserved -= block.size
         self._record("segment_unmap", block.address, block.size)
         self._merge(block, block.before)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from framebench.devices.catalog import DoesNotFit
@@ -35,14 +36,10 @@ class OutOfMemory(DoesNotFit):
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of `PYTORCH_CUDA_ALLOC_CONF` in bytes, and what the GPU has for the allocator."""
+    """What the GPU has for the allocator, and an option of `PYTORCH_CUDA_ALLOC_CONF`."""
 
     limit: int | None = None  # of reserved bytes
     expandable_segments: bool = False
-    max_split_size: int | None = None
-    max_non_split_rounding: int = LARGE_SEGMENT
-    roundup_power2_divisions: int = 0
-    garbage_collection_threshold: float = 0.0
 
 
 @dataclass
@@ -104,12 +101,6 @@ class Block:
     requested: int = 0
     before: Block | None = None
     after: Block | None = None
-    age_base: int = 0  # searches of the pool until it was last put there
-
-    @property
-    def age(self) -> int:
-        """Return how often its pool was searched since it was put there."""
-        return self.pool.searches - self.age_base
 
     @property
     def is_split(self) -> bool:
@@ -123,18 +114,26 @@ class Block:
         if after:
             after.before = self
 
+    def split(self, size: int) -> Block:
+        """Keep the first `size` bytes, and return a block of the others, its new neighbour."""
+        rest = Block(self.address + size, self.size - size, self.pool, self.expandable, self.mapped)
+        rest.splice(self, self.after)
+        self.size = size
+        return rest
+
+
+get_size = attrgetter("size")
+get_size_and_address = attrgetter("size", "address")
+get_address = attrgetter("address")
+
 
 @dataclass(eq=False, slots=True)
 class BlockPool:
-    """The free blocks of a pool by size, then address.
-
-    Next to them it has the address ranges of expandable segments that have no memory yet.
-    """
+    """The free blocks of a pool, and the address ranges of its segments that have no memory yet."""
 
     small: bool
-    free: list[tuple[int, int, Block]] = field(default_factory=list)
-    unmapped: list[tuple[int, Block]] = field(default_factory=list)
-    searches: int = 0
+    free: list[Block] = field(default_factory=list)  # by size, then address
+    unmapped: list[Block] = field(default_factory=list)  # of expandable segments, by address
 
     @property
     def page(self) -> int:
@@ -144,44 +143,22 @@ class BlockPool:
     def insert(self, block: Block) -> None:
         """Add a block that is free or has no memory."""
         if block.mapped:
-            block.age_base = self.searches
-            insort(self.free, (block.size, block.address, block))
+            insort(self.free, block, key=get_size_and_address)
         else:
-            insort(self.unmapped, (block.address, block))
+            insort(self.unmapped, block, key=get_address)
 
     def remove(self, block: Block) -> None:
         """Remove a block that is free or has no memory."""
         if block.mapped:
-            del self.free[bisect_left(self.free, (block.size, block.address))]  # type: ignore[type-var]
+            place = bisect_left(self.free, get_size_and_address(block), key=get_size_and_address)
+            del self.free[place]
         else:
-            del self.unmapped[bisect_left(self.unmapped, (block.address,))]  # type: ignore[arg-type]
+            self.unmapped.remove(block)
 
 
 def round_up(size: int, multiple: int) -> int:
     """Return the next multiple that is not less than the size."""
     return -(-size // multiple) * multiple
-
-
-def round_size(size: int, divisions: int = 0) -> int:
-    """Return the bytes of the block for a request (round_size)."""
-    if size < MIN_BLOCK:
-        return MIN_BLOCK
-    if divisions > 1 and size > MIN_BLOCK * divisions:
-        return round_to_division(size, divisions)
-    return round_up(size, MIN_BLOCK)
-
-
-def round_to_division(size: int, divisions: int) -> int:
-    """Return the size rounded up to one of `divisions` equal steps between two powers of two.
-
-    A port of `roundup_power2_next_division`.
-    """
-    if size & (size - 1) == 0:
-        return size
-    step = (1 << (size.bit_length() - 1)) >> (divisions.bit_length() - 1)
-    if not step:
-        return 1 << size.bit_length()
-    return round_up(size, step)
 
 
 def compute_segment_size(size: int) -> int:
