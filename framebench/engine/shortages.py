@@ -117,6 +117,9 @@ def check_disks(printed: str, folders: Iterable[Path] = ()) -> None:
     """
     complaints = [line.strip() for line in printed.splitlines() if limits.FULL_DISK.search(line)]
     full = list_full_disks(folders, ROOM_BYTES if complaints else NO_ROOM_BYTES)
+    if any("quota" in complaint for complaint in complaints):
+        # the file system has room, of which this user may take no more
+        full = ["the user's quota is used up"]
     if not full:
         return
     reason = (

@@ -66,6 +66,12 @@ def test_a_disk_that_has_room_again_was_filled_by_the_process_itself(tmp_path):
     shortages.check_disks(COMPLAINT, [tmp_path])
 
 
+def test_a_used_up_quota_is_found_though_the_disk_has_room(tmp_path):
+    complaint = "OSError: [Errno 122] Disk quota exceeded: '/data/x'"
+    with pytest.raises(OSError, match="the user's quota is used up; make room there"):
+        shortages.check_disks(complaint, [tmp_path])
+
+
 def test_a_full_disk_beside_that_of_temporary_files_is_found_too(tmp_path):
     with small_disk(tmp_path / "disk", "size=512k") as disk:
         with pytest.raises(OSError, match=f"MiB are free in {disk}"):
