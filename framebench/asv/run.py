@@ -26,7 +26,12 @@ from framebench.engine import environments
 from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.engine.runner import RESULTS
 from framebench.engine.session import Busy, Session, lock_results
-from framebench.engine.shortages import describe_error, describe_shortage
+from framebench.engine.shortages import (
+    NO_ROOM_BYTES,
+    describe_error,
+    describe_shortage,
+    list_full_disks,
+)
 from framebench.engine.terminal import escape_control
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version
@@ -93,6 +98,7 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
         check_stored_commit(kwargs.get("set_commit_hash"))
         check_machine(kwargs.get("machine"))
         check_environments(kwargs.get("env_spec"))
+        check_room()
         if kwargs.get("parallel", 1) != 1:
             log.warning(
                 "--parallel is ignored: measurements at the same time would disturb each other"
@@ -252,6 +258,19 @@ def check_machine(name: str | None) -> None:
             provenance.read_machine_name()
     except provenance.BadMachine as error:
         raise util.UserError(str(error)) from error
+
+
+def check_room() -> None:
+    """Raise UserError if there is no room for the files through which asv discovers benchmarks.
+
+    asv would retry, and end with a traceback for each time.
+    """
+    full = list_full_disks([], NO_ROOM_BYTES)
+    if full:
+        raise util.UserError(
+            f"{' and '.join(full)}; make room there, or let TMPDIR name another folder for "
+            "temporary files"
+        )
 
 
 @contextmanager

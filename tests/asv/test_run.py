@@ -12,7 +12,7 @@ from asv.util import UserError
 from framebench.asv import run
 from framebench.engine.shortages import OUT_OF_MEMORY, OUT_OF_PROCESSES, OUT_OF_THREADS
 from framebench.records import provenance
-from tests.processes import run_process
+from tests.processes import run_process, small_disk
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,15 @@ def test_a_python_in_place_of_an_environment_is_refused(environment):
     with pytest.raises(UserError) as raised:
         run.check_environments([environment])
     assert "leave out --python and -E existing" in str(raised.value)
+
+
+@pytest.mark.parametrize("command", [["run", "--bench", "just-discover"], ["run", "-b", "Resnet"]])
+def test_a_full_folder_for_temporary_files_is_said_in_a_sentence(command, tmp_path, monkeypatch):
+    with small_disk(tmp_path / "disk", "size=64k") as disk:
+        monkeypatch.setenv("TMPDIR", str(disk))
+        done = run_process([sys.executable, "-m", "asv", *command], code=1)
+    assert f"only 0 MiB are free in {disk}; make room there" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
 
 
 # asv's plug-in where so few more threads can be started, and whether NumPy was loaded
