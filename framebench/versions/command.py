@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from packaging.version import InvalidVersion, Version
@@ -53,6 +53,9 @@ from framebench.user_file.opening import open_model
 from framebench.versions import measure as versions
 from framebench.versions.bisect import PROCESSES, ReleaseBench, bisect_releases
 from framebench.versions.bisection_record import FLOOR
+
+if TYPE_CHECKING:  # it imports pandas
+    from framebench.versions.judge import QuantityComparison
 
 versions_app = typer.Typer(
     no_args_is_help=True, help="Did an upgrade of the framework cost memory or time?"
@@ -183,18 +186,16 @@ def compare_(
     3: a case has no plan.
     """
     # these import pandas
-    from framebench.explain.table import load_causes
-    from framebench.versions import judge as rule
-    from framebench.versions import planned, sources, table
+    from framebench.versions import judge, planned, sources
     from framebench.versions.accepted import MalformedEntry, read_accepted, split_regressions
 
     minimum = parse_share(threshold)
-    try:
-        check_order(base, change)
-    except rule.UnknownVersion as error:
-        fail(str(error), 2)
     chosen = selectors or []
     is_file = any(name.endswith(".py") for name in chosen)
+    try:
+        check_order(base, change)
+    except judge.UnknownVersion as error:
+        fail(str(error), 2)
     if is_file and (len(chosen) > 1 or device is not None):
         fail("compare takes one file alone, without --device", 2)
     if device is not None:
@@ -203,62 +204,108 @@ def compare_(
         )
     if plan:
         fail("--plan is about a device that is not here: name one by --device", 2)
-    if is_file and results == provenance.PUBLISHED:
-        results = runner.RESULTS  # nothing is written into an installed package
     try:
         accepted = read_accepted()
         if is_file:
+            if results == provenance.PUBLISHED:
+                results = runner.RESULTS  # nothing is written into an installed package
             named = strategies.split(",") if strategies else []
             request = sources.FileRequest(Path(chosen[0]), batch, scenario, named, blocks, rounds)
             with measuring(results):
-                all_records = sources.measure_file(request, base, change, results)
-            records = all_records
+                records = sources.measure_file(request, base, change, results)
+            rows = judge.compare_versions(records, base, change, minimum)
         else:
-            named_cases = None
-            if chosen:
-                named_cases = {case.id for case in choose_cases(chosen, [], size="*")}
-            all_records = sources.read_records_of_both(results, machine, base, change, named_cases)
-            records = sources.select_named(all_records, named_cases)
-            is_measured = rule.has_both(all_records, base, change)
-            if is_measured and not rule.has_both(records, base, change):
-                fail(explain_not_measured(all_records, base, change, chosen, results), 2)
-        # intervals depend on all blocks of the machine, not on which cases were chosen
-        machine_blocks = rule.make_release_blocks(all_records)
-        rows = rule.compare_versions(records, base, change, minimum, machine_blocks)
-        regressions, accepted_regressions = split_regressions(rows, accepted)
-    except rule.ReleaseNotMeasured as error:
+            rows = compare_recorded(base, change, chosen, results, machine, minimum)
+    except judge.ReleaseNotMeasured as error:
         fail(f"{error}{repeat_options(results)}", 2)
-    except (Fault, rule.UnknownVersion, MalformedEntry) as error:
+    except (Fault, judge.UnknownVersion, MalformedEntry) as error:
         fail(str(error), 2)
-    run_hint = f"measure them in turn: {rule.suggest_run(base, change)}{repeat_options(results)}"
+    run_hint = f"measure them in turn: {judge.suggest_run(base, change)}{repeat_options(results)}"
     if not rows:
         fail(f"no case has records of both {base} and {change}; {run_hint}", 2)
-    if as_json:
-        echo(json.dumps([row.as_dict() for row in rows], indent=1))
-        for row in regressions:  # without --json they are in the table
-            say(table.describe_regression(row))
-    else:
-        say(table.describe_changes(rows))
-        # the rows of a single case are all shown
-        cases = {row.case for row in rows}
-        folded = table.FOLDED if len(cases) > 1 else ()
-        table.make_table(rows, load_causes(results), folded).terminal(out)
+    regressions, accepted_regressions = split_regressions(rows, accepted)
+    print_comparison(rows, regressions, results, as_json)
     for row, reason in accepted_regressions:
         say(f"known regression: {row.case}, {row.quantity}: {reason}")
     if regressions:
-        hint = table.suggest_bisection(regressions)
-        if hint:
-            say(hint + repeat_options(results, threshold=threshold))
-        plans = "" if is_file else sources.find_plans_of_both(results, base, change)
-        if plans:
-            say(f"a GPU may need more or not: {plans}")
+        suggest_next(base, change, regressions, results, threshold, has_plans=not is_file)
         raise typer.Exit(1)
-    if all(row.verdict == rule.TOO_FEW for row in rows):
+    if all(row.verdict == judge.TOO_FEW for row in rows):
         fail(f"too few blocks for any verdict; {run_hint}", 3)
 
 
+def compare_recorded(
+    base: str,
+    change: str,
+    selectors: Sequence[str],
+    results: Path,
+    machine: str | None,
+    minimum: float | None,
+) -> list[QuantityComparison]:
+    """Compare two releases on the cases of these selectors, or on all that both have records of.
+
+    The command ends if a selector names no case, or none that was measured in both releases.
+    `minimum` is the smallest change that matters. Raises UnknownVersion for a release that was not
+    measured.
+    """
+    from framebench.versions import judge, sources  # these import pandas
+
+    cases = None
+    if selectors:
+        cases = {case.id for case in choose_cases(selectors, [], size="*")}
+    machine_records = sources.read_records_of_both(results, machine, base, change, cases)
+    records = sources.select_named(machine_records, cases)
+    was_measured = judge.has_both(machine_records, base, change)
+    if was_measured and not judge.has_both(records, base, change):
+        fail(explain_not_measured(machine_records, base, change, selectors, results), 2)
+    # intervals depend on all blocks of the machine, not on which cases were chosen
+    machine_blocks = judge.make_release_blocks(machine_records)
+    return judge.compare_versions(records, base, change, minimum, machine_blocks)
+
+
+def print_comparison(
+    rows: list[QuantityComparison],
+    regressions: list[QuantityComparison],
+    results: Path,
+    as_json: bool,
+) -> None:
+    """Print the comparison of two releases as a table, or as JSON with the regressions below."""
+    from framebench.explain.table import load_causes
+    from framebench.versions import table  # these import pandas
+
+    if as_json:
+        echo(json.dumps([row.as_dict() for row in rows], indent=1))
+        for row in regressions:
+            say(table.describe_regression(row))
+        return
+    say(table.describe_changes(rows))
+    # the rows of a single case are all shown
+    is_single_case = len({row.case for row in rows}) == 1
+    folded = () if is_single_case else table.FOLDED
+    table.make_table(rows, load_causes(results), folded).terminal(out)
+
+
+def suggest_next(
+    base: str,
+    change: str,
+    regressions: list[QuantityComparison],
+    results: Path,
+    threshold: str | None,
+    has_plans: bool,
+) -> None:
+    """Say which commands find the release that regressed, and what a GPU's plans are."""
+    from framebench.versions import sources, table  # these import pandas
+
+    bisection = table.suggest_bisection(regressions)
+    if bisection:
+        say(bisection + repeat_options(results, threshold=threshold))
+    plans = sources.find_plans_of_both(results, base, change) if has_plans else ""
+    if plans:
+        say(f"a GPU may need more or not: {plans}")
+
+
 def explain_not_measured(
-    records: list[Record], base: str, change: str, selectors: list[str], results: Path
+    records: list[Record], base: str, change: str, selectors: Sequence[str], results: Path
 ) -> str:
     """Return that a machine has no record of the named cases in both releases, and of which it has.
 
