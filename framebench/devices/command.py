@@ -33,16 +33,14 @@ def devices(
     if as_json:
         echo(json.dumps([dataclasses.asdict(device) for device in matching], indent=1))
         return
-    from framebench.devices.plans.store import choose_writable_folder, read_every
+    from framebench.devices.plans.store import list_folders, read_every
     from framebench.devices.tables import table
 
     table.tabulate_devices(matching).terminal(out)
     if name:
         return
-    folders = {"Cached predictions": results}
-    if choose_writable_folder(results) != results:
-        folders["Your cached predictions"] = choose_writable_folder(results)
-    for title, folder in folders.items():
+    titles = ("Cached predictions", "Your cached predictions")
+    for title, folder in zip(titles, list_folders(results)):
         cached = table.list_cached(read_every(folder), title)
         if cached:
             cached.terminal(out)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -56,37 +55,23 @@ class SearchRounds:
         if planned.origin.planned_at >= self.begun_at:
             made_now.append(planned.origin.wall_s)
 
-    def average_seconds(self) -> dict[str, float] | None:
-        """Return the mean time of a plan of each framework, 0 where all so far were cached.
+    def estimate_seconds_left(self) -> float | None:
+        """Return about how long the searches may still take, if each needs its most plans.
 
-        Returns None before the first plan of a framework, which may take much longer than
-        another's, and as long as every plan was cached.
+        A plan counts as the mean of its framework's plans so far, and as nothing where these were
+        cached. Returns None as long as a framework has no plan, which may take much longer than
+        another's, and as long as all plans were cached.
         """
-        frameworks = {search.case.framework for search in self.searches}
-        if not frameworks <= self.seconds.keys() or not any(self.seconds.values()):
-            return None
-        averages = {}
-        for framework in frameworks:
-            seconds = self.seconds[framework]
-            averages[framework] = statistics.mean(seconds) if seconds else 0.0
-        return averages
-
-    def estimate_most_seconds(self) -> float | None:
-        """Return how long all searches take if each needs the most plans that it may need.
-
-        Every plan counts as the mean of its framework's plans so far, so this is an estimate and no
-        upper bound. Returns None where there is no such mean yet.
-        """
-        averages = self.average_seconds()
-        if averages is None:
-            return None
-        rounds: defaultdict[int, list[float]] = defaultdict(list)  # the times of each one's plans
-        waiting = {search.case for search in self.waiting.values()}
+        left = []  # seconds of each search, whose plans are made one after the other
         for search in self.searches:
-            next_round = 0 if search.case in waiting else 1
-            for number in range(next_round, next_round + search.most_plans_left):
-                rounds[number].append(averages[search.case.framework])
-        return sum(estimate_round(seconds, self.at_once) for seconds in rounds.values())
+            framework = search.case.framework
+            if framework not in self.seconds:
+                return None
+            mean = statistics.mean(self.seconds[framework] or [0.0])
+            left.append(search.most_plans_left * mean)
+        if not any(self.seconds.values()):
+            return None
+        return max(sum(left) / self.at_once, *left)
 
     def describe(self) -> str:
         """Return how far the searches are, and about how long they may still take."""
@@ -94,17 +79,8 @@ class SearchRounds:
         text = (
             f"round {self.round} of at most {self.most_rounds}: {kept} of {self.round_size} planned"
         )
-        seconds = self.estimate_most_seconds()
+        seconds = self.estimate_seconds_left()
         return text if seconds is None else f"{text}, up to about {format_duration(seconds)} left"
-
-
-def estimate_round(seconds: Iterable[float], at_once: int) -> float:
-    """Return the time of a round whose plans begin in this order, each as a worker is free."""
-    free_at = [0.0] * at_once  # when each worker can begin its next plan
-    for duration in seconds:
-        first = free_at.index(min(free_at))
-        free_at[first] += duration
-    return max(free_at)
 
 
 def run_rounds(

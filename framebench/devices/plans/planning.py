@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
@@ -174,8 +175,7 @@ def plan_all(
     workers = count_workers(device)
     to_plan = [case for case in missing if not explain_unpredictable_on_device(case, device)]
     if to_plan and announce:
-        typical_s = find_typical_time(to_plan, device, results)
-        say(describe_plans(to_plan, len(cases), device, workers, typical_s))
+        say(describe_plans(to_plan, len(cases), device, workers, results))
     ready = {} if environment else ensure_environments(missing, device, version, say)
     folder = store.choose_writable_folder(results)
     with (
@@ -240,49 +240,44 @@ def ensure_environments(
     return ready
 
 
-def find_typical_time(
-    cases: Sequence[Case], device: Device, results: Path
-) -> dict[str, float | None]:
-    """Return by framework the median of the seconds that cached predictions for a device took.
-
-    Any release of the framework counts. It is None for a framework without any.
-    """
-    typical_s: dict[str, float | None] = {}
-    for framework in {case.framework for case in cases}:
-        times = []
-        for root in dict.fromkeys((results, store.choose_writable_folder(results))):
-            pattern = store.find_file(root, device.name, framework, "*")
-            for file in sorted(pattern.parent.glob(pattern.name)):
-                answered = [one for one in store.read(file).values() if one.has_answer]
-                times += [one.origin.wall_s for one in answered]
-        typical_s[framework] = median(times) if times else None
-    return typical_s
-
-
 def describe_plans(
-    missing: Sequence[Case],
-    count: int,
-    device: Device,
-    workers: int,
-    typical_s: Mapping[str, float | None],
+    missing: Sequence[Case], count: int, device: Device, workers: int, results: Path
 ) -> str:
     """Return what is planned now of so many cases, how many at once, and about how long it takes.
 
-    `missing` has those without a cached prediction, at least one. `typical_s` are the seconds that
-    one took before, by framework.
+    `missing` has those without a cached prediction, at least one.
     """
     at_once = min(workers, len(missing))
-    known_s = [typical_s[case.framework] for case in missing]
-    times = [seconds for seconds in known_s if seconds is not None]
     how_long = "seconds to minutes each"
-    if len(times) == len(missing):
-        how_long = f"about {format_duration(sum(times) / at_once)}, as long as earlier ones took"
+    seconds = sum_typical_seconds(missing, device, results)
+    if seconds is not None:
+        how_long = f"about {format_duration(seconds / at_once)}, as long as earlier ones took"
     if count == 1:
         return f"planning {missing[0].id} for {device.title}: {how_long.removesuffix(' each')}"
     return (
         f"planning {len(missing)} of {count} cases for {device.title}, {at_once} at once: "
         f"{how_long}"
     )
+
+
+def sum_typical_seconds(cases: Iterable[Case], device: Device, results: Path) -> float | None:
+    """Return how long plans of these cases take, one after the other, if each takes the median.
+
+    The median is that of a framework's cached predictions for the device, by any release. Returns
+    None if a framework has none.
+    """
+    total = 0.0
+    for framework, count in Counter(case.framework for case in cases).items():
+        times = []
+        for root in store.list_folders(results):
+            pattern = store.find_file(root, device.name, framework, "*")
+            for file in sorted(pattern.parent.glob(pattern.name)):
+                answered = [one for one in store.read(file).values() if one.has_answer]
+                times += [one.origin.wall_s for one in answered]
+        if not times:
+            return None
+        total += count * median(times)
+    return total
 
 
 def planned_for(
@@ -319,17 +314,19 @@ def find_cached(
     counts if its model is the same, such as `full` and `124M`. `version` is that of the framework,
     by default the pinned one.
     """
-    cached: dict[Case, Planned] = {}
-    frameworks = {case.framework for case in cases}
-    for root in dict.fromkeys((results, store.choose_writable_folder(results))):
-        predictions: dict[str, Planned] = {}
-        for framework in frameworks:
+    reusable: dict[str, Planned] = {}  # by case
+    for root in store.list_folders(results):
+        for framework in {case.framework for case in cases}:
             release = version or find_pinned_version(framework)
-            predictions |= store.read(store.find_file(root, device.name, framework, release))
-        for case in cases:
-            planned = predictions.get(case.id) or find_same_model(case, predictions)
-            if planned and case.workload != spec.USER_MODEL and is_reusable(planned):
-                cached[case] = planned
+            file = store.find_file(root, device.name, framework, release)
+            for planned in store.read(file).values():
+                if is_reusable(planned):
+                    reusable[planned.case] = planned
+    cached: dict[Case, Planned] = {}
+    for case in cases:
+        found = reusable.get(case.id) or find_same_model(case, reusable)
+        if found and case.workload != spec.USER_MODEL:
+            cached[case] = found
     return cached
 
 

@@ -49,6 +49,11 @@ def choose_writable_folder(results: Path) -> Path:
     return results / OWN if provenance.CHECKOUT else runner.RESULTS / OWN
 
 
+def list_folders(results: Path) -> list[Path]:
+    """Return the results folders with predictions: the named one, and the user's next to it."""
+    return list(dict.fromkeys((results, choose_writable_folder(results))))
+
+
 def publish(results: Path, is_chosen: Callable[[Planned], bool], say: Say) -> list[Planned]:
     """Move the chosen ones of the user's own predictions to the published ones, and return them."""
     own = choose_writable_folder(results)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
-
 from framebench.devices.catalog import find
 from framebench.devices.fit.fitting import RULES, PredictedBatchSearch
-from framebench.devices.fit.rounds import SearchRounds, estimate_round
+from framebench.devices.fit.rounds import SearchRounds
 from framebench.suite.case import Case
 from tests.devices.fake_predictions import make_origin, make_planned
 
@@ -52,30 +50,10 @@ def test_cached_plans_take_no_time():
     assert rounds.describe().endswith(f"up to about {left} min left")
 
 
-def test_workers_wait_for_the_last_plan_of_a_round():
+def test_plans_of_one_search_are_made_one_after_the_other():
+    """Two workers make the plans of both searches, of which JAX's takes longer."""
     rounds, (torch, jax) = begin_rounds(at_once=2)
     finish_plan(rounds, torch, minutes=1)
     finish_plan(rounds, jax, minutes=5)
-    torch_rounds = RULES["torch"].most_plans + 2 - 1
-    jax_rounds = RULES["jax"].most_plans + 2 - 1  # fewer, and each as long as JAX's plan
-    left = 5 * jax_rounds + torch_rounds - jax_rounds
+    left = 5 * (RULES["jax"].most_plans + 2 - 1)
     assert rounds.describe().endswith(f"up to about {left} min left")
-
-
-def test_a_plan_that_is_still_made_belongs_to_the_round_in_progress():
-    """Two workers make the second plans of both searches, and one of them is done."""
-    rounds, cases = begin_rounds(at_once=2)
-    for case in cases:
-        finish_plan(rounds, case, minutes=1)
-    before = rounds.estimate_most_seconds()
-    torch, _ = rounds.begin()
-    finish_plan(rounds, torch, minutes=1)
-    assert rounds.estimate_most_seconds() == before
-
-
-@pytest.mark.parametrize(
-    ("at_once", "seconds", "expected"),
-    [(1, [1, 2, 3], 6), (2, [1, 1, 1], 2), (2, [1, 1, 5], 6), (2, [5, 1, 1], 5), (3, [4], 4)],
-)
-def test_a_plan_begins_as_soon_as_a_worker_is_free(at_once, seconds, expected):
-    assert estimate_round(seconds, at_once) == expected
