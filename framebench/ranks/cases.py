@@ -84,8 +84,9 @@ def list_choices(scenario: str) -> str:
 def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
     """Return the cases over ranks that a selector names, with a batch such as b8x8 or over `ranks`.
 
-    Framework and strategy may be patterns or left to `*`, and choices in braces. A combination such
-    as `checkpoint+fsdp` is named as it is. Raises UnknownCase.
+    Framework and strategy may be patterns or left to `*`, and choices in braces. A pattern matches
+    strategies that suit the workload and need no other next to them. A combination such as
+    `checkpoint+fsdp` is named as it is. Raises UnknownCase.
     """
     braces = BRACES.search(selector)
     if braces:
@@ -95,10 +96,12 @@ def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
         return drop_duplicates(chosen)
     workload, framework, scenario, strategy, batch, size = split_parts(selector)
     names = [strategy]
-    if "+" not in strategy:
+    if any(glob in strategy for glob in "*?["):
+        model = spec.load_workload(workload)
         names = []
-        for of_scenario, name in OVER_RANKS:
-            if of_scenario == scenario and fnmatchcase(name, strategy):
+        for (of_scenario, name), one in OVER_RANKS.items():
+            is_matched = of_scenario == scenario and fnmatchcase(name, strategy)
+            if is_matched and one.suits(model) and not one.needs:
                 names.append(name)
     supported = []
     for name in names:

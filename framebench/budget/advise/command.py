@@ -33,13 +33,11 @@ from framebench.cli.shared import (
 )
 from framebench.models import spec
 from framebench.ranks.cases import match_cases
-from framebench.ranks.command import RankQuestion
-from framebench.ranks.command import advise as advise_over_ranks
 from framebench.records import provenance
 from framebench.strategies.registry import SCENARIOS, find_baseline, list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import selectors
-from framebench.suite.case import DEFAULT_SIZE, UnknownCase
+from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
 from framebench.suite.hypothetical import (
     check_described,
     describe_shape,
@@ -148,7 +146,9 @@ def advise(
     if budget is None:
         fail(NO_BUDGET, 2)
     if ranks or selectors.asks_for_ranks(selector):
-        over_ranks = make_rank_question(selector, ranks, repeat_options(results, budget))
+        from framebench.ranks.advice import advise as advise_over_ranks
+
+        over_ranks = select_over_ranks(selector, ranks, repeat_options(results, budget))
         end_command(advise_over_ranks(over_ranks, budget, results, as_json))
     named = parse_selector(selector)
     workload, scenario = named.workload or "transformer", named.scenario or "train"
@@ -214,11 +214,11 @@ def check_current(strategy: str, scenario: str) -> None:
         )
 
 
-def make_rank_question(selector: str, ranks: int | None, options: str) -> RankQuestion:
-    """Return the question about strategies over ranks that a selector asks.
+def select_over_ranks(selector: str, ranks: int | None, options: str) -> list[Case]:
+    """Return the cases over ranks that a selector names, of the size cpu where it has none.
 
-    Ends the command without a batch, with a command that has one and repeats `options`. Raises
-    UnknownCase.
+    Says if a batch is raised to one that the ranks divide. Ends the command without a batch, with a
+    command that has one and repeats `options`. Raises UnknownCase.
     """
     parts = dict(zip(selectors.PARTS, selector.strip("/").split("/")))
     workload = parts.get("workload") or "transformer"
@@ -235,19 +235,16 @@ def make_rank_question(selector: str, ranks: int | None, options: str) -> RankQu
             f"{example}{options}",
             2,
         )
-    # the baseline is there in every framework that the selector may name
-    baseline = find_baseline(scenario) or "*"
-    cases = selectors.select(f"{workload}/{framework}/{scenario}/{baseline}/*/{DEFAULT_SIZE}")
-    selected = {case.framework for case in cases}
-    return RankQuestion(
-        workload,
-        tuple(name for name in FRAMEWORKS if name in selected),
-        scenario,
-        parts["batch"],
-        parts.get("size") or DEFAULT_SIZE,
-        ranks,
-        None if strategy == "*" else strategy,
-    )
+    size = parts.get("size") or DEFAULT_SIZE
+    named = f"{workload}/{framework}/{scenario}/{strategy}"
+    cases = match_cases(f"{named}/{parts['batch']}/{size}", ranks)
+    batch = parts["batch"].removeprefix("b").partition("x")[0]
+    if f"{cases[0].batch}" != batch:
+        say(
+            f"a batch of {batch} does not divide by {cases[0].ranks} ranks: of {cases[0].batch} "
+            "samples instead"
+        )
+    return cases
 
 
 def put_in_one_case(named: Parts, ranks: int, size: str) -> str:
