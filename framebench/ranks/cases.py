@@ -12,7 +12,7 @@ from framebench.strategies.registry import BASELINES, OVER_RANKS, find_strategy
 from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies
 from framebench.suite import hypothetical
 from framebench.suite.case import BATCH, Case, UnknownCase
-from framebench.suite.selectors import BRACES
+from framebench.suite.selectors import BRACES, expand_braces
 from framebench.suite.sequences import drop_duplicates
 
 MOST_RANKS = 1024
@@ -88,11 +88,10 @@ def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
     strategies that suit the workload and need no other next to them. A combination such as
     `checkpoint+fsdp` is named as it is. Raises UnknownCase.
     """
-    braces = BRACES.search(selector)
-    if braces:
+    if BRACES.search(selector):
         chosen = []
-        for choice in braces[1].split(","):
-            chosen += match_cases(selector.replace(braces[0], choice, 1), ranks)
+        for one in expand_braces(selector):
+            chosen += match_cases(one, ranks)
         return drop_duplicates(chosen)
     workload, framework, scenario, strategy, batch, size = split_parts(selector)
     names = [strategy]

@@ -59,11 +59,10 @@ def select(
     Raises UnknownCase naming the first part that nothing matches, with the valid values.
     """
     refuse_file(selector)
-    braces = BRACES.search(selector)
-    if braces:
+    if BRACES.search(selector):
         chosen = []
-        for choice in braces[1].split(","):
-            chosen += select(selector.replace(braces[0], choice, 1), size, candidates, ranks)
+        for one in expand_braces(selector):
+            chosen += select(one, size, candidates, ranks)
         return drop_duplicates(chosen)
     patterns = split_selector(selector, "*" if candidates else size)
     is_over_ranks = asks_for_ranks(selector)
@@ -81,6 +80,17 @@ def select(
     for part in ("workload", "framework", "scenario", "strategy", "size", "batch"):
         cases = match_part(cases, part, patterns[part], selector)
     return cases
+
+
+def expand_braces(selector: str) -> list[str]:
+    """Return a selector without braces for each combination of the choices in them."""
+    braces = BRACES.search(selector)
+    if braces is None:
+        return [selector]
+    expanded = []
+    for choice in braces[1].split(","):
+        expanded += expand_braces(selector.replace(braces[0], choice, 1))
+    return expanded
 
 
 def split_selector(selector: str, size: str) -> dict[str, str]:

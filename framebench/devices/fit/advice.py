@@ -36,6 +36,7 @@ from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import describe_shape, select_described
 from framebench.suite.selectors import select
+from framebench.suite.sequences import drop_duplicates
 
 FEW_GPUS = "jax: what its plans may be off by rests on a few cases of one H200; see docs/devices.md"
 INCOMPLETE = (
@@ -64,8 +65,6 @@ HEAD = (
     TableColumn("of memory", priority=DETAIL),
     TableColumn("answer", priority=ESSENTIAL),
 )
-
-
 NOT_PREDICTED = "what other programs take, fragmentation over a long run, and speed"
 
 
@@ -168,7 +167,7 @@ def choose_candidates(
     """
     selected = select_described(selector) or select(selector)
     named = [replace(case, batch=batch or case.strategy_spec.micro_batches) for case in selected]
-    candidates = list(dict.fromkeys(named))  # each once
+    candidates = drop_duplicates(named)
     groups = sorted({f"{case.workload}/*/{case.scenario}" for case in candidates})
     if len(groups) > 1:
         raise UnknownCase(f"one workload and scenario at a time, not {groups[1]} as well")
@@ -311,9 +310,8 @@ def write_sentence(
 ) -> str:
     """Return a sentence with the number of strategies that fit, and the best of each framework.
 
-    The best is one with the mathematics of the baseline, if there is any, and in fine-tuning any
-    choice of trained weights. Frameworks are not
-    compared, since XLA's plan and a simulation of PyTorch count differently.
+    The best is one that may take the place of the baseline, if there is any (`is_alternative`).
+    Frameworks are not compared, since XLA's plan and a simulation of PyTorch count differently.
 
     Args:
         assessments: At least one, the best first.
@@ -330,16 +328,16 @@ def write_sentence(
     for assessment in fitting or assessments:
         if assessment.bytes is not None and assessment.case not in wrong:
             predicted.append(assessment)
-    same = [assessment for assessment in predicted if is_alternative(assessment.case)]
-    best: dict[str, FitAssessment] = {}
-    for assessment in same or predicted:
-        best.setdefault(TITLES[assessment.case.framework], assessment)
-    for title, assessment in best.items():
+    alternatives = [assessment for assessment in predicted if is_alternative(assessment.case)]
+    best: dict[str, FitAssessment] = {}  # by framework
+    for assessment in alternatives or predicted:
+        best.setdefault(assessment.case.framework, assessment)
+    for framework, assessment in best.items():
+        title = TITLES[framework]
         strategy = assessment.case.strategy_label + describe_mathematics(assessment.case)
         if fitting and batch is None:
             sentence += (
-                f" {title} fits the largest batch with {strategy}: {describe_batch(assessment)}"
-                f"{describe_ties(assessment, same or predicted)}."
+                f" {title} fits the largest batch with {strategy}: {describe_batch(assessment)}."
             )
         else:
             sentence += (
@@ -348,18 +346,6 @@ def write_sentence(
     if any(assessment.is_tight for assessment in best.values()):
         sentence += f" Little memory is left, and these are not predicted: {NOT_PREDICTED}."
     return sentence
-
-
-def describe_ties(best: FitAssessment, others: Iterable[FitAssessment]) -> str:
-    """Return which other strategies of its framework fit the same batch, for a sentence."""
-    ties = []
-    for other in others:
-        # of a search that ended early, the largest batch is not known
-        is_known = best.is_exact and other.is_exact
-        is_tie = is_known and other.fits and other.batch == best.batch
-        if other is not best and is_tie and other.case.framework == best.case.framework:
-            ties.append(other.case.strategy_label)
-    return f", and as large a one with {', '.join(ties)}" if ties else ""
 
 
 def describe_model(case: Case) -> str:
@@ -445,7 +431,7 @@ def make_table(
         HEAD if batch else tuple(BATCH if column == SHARE else column for column in HEAD),
         rows,
         left=2,
-        notes=tuple(dict.fromkeys(notes)),  # each once
+        notes=tuple(drop_duplicates(notes)),
     )
 
 

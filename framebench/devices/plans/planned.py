@@ -35,10 +35,10 @@ class PredictionOrigin(RecordPart):
     commit: str | None
     dirty: bool | None
     code: str  # version of the planners (see `version.py`)
-    # published predictions have it, without a value; new ones are written without it
-    python: None = Field(default=None, exclude=True)
     versions: dict[str, str] = Field(default={})
     wall_s: float  # seconds of planning, on whatever machine did it
+    # published predictions have it, without a value; new ones are written without it
+    python: None = Field(default=None, exclude=True)
 
 
 class Planned(RecordPart):
@@ -65,11 +65,10 @@ class Planned(RecordPart):
     notes: tuple[str, ...] = ()  # whole sentences on this case
     compiler: str = ""  # its version
     flags: dict[str, str] = Field(default={})  # of the compiler
-    # measured peaks lay between so many times the prediction ...
-    low: float | None = Field(default=None, gt=0)
-    # ... and so many times, over the GPUs and families that judged it
-    high: float | None = Field(default=None, gt=0)
     origin: PredictionOrigin
+    # published predictions have these, without a value; new ones are written without them
+    low: None = Field(default=None, exclude=True)
+    high: None = Field(default=None, exclude=True)
 
     @property
     def has_answer(self) -> bool:

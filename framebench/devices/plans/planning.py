@@ -41,7 +41,8 @@ from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, find_pinned_version, read_pins
 from framebench.suite import hypothetical
 from framebench.suite.case import FULL_SIZE, Case, UnknownCase
-from framebench.suite.selectors import BRACES, asks_for_ranks, select
+from framebench.suite.selectors import BRACES, asks_for_ranks, expand_braces, select
+from framebench.suite.sequences import drop_duplicates
 
 POLL_S = 0.1  # between two rounds of killing planners
 AT_ONCE = 2  # planners: each keeps one or two cores busy and takes up to 3 GB
@@ -63,12 +64,11 @@ def select_cases(selector: str) -> list[Case]:
     A selector without globs may have any batch, and any number of ranks. One without a size means
     the size of a published model: the smaller ones are for measurements on a CPU.
     """
-    braces = BRACES.search(selector)
-    if braces:
+    if BRACES.search(selector):
         cases = []
-        for choice in braces[1].split(","):
-            cases += select_cases(selector.replace(braces[0], choice, 1))
-        return list(dict.fromkeys(cases))
+        for one in expand_braces(selector):
+            cases += select_cases(one)
+        return drop_duplicates(cases)
     if asks_for_ranks(selector) and spec.DESCRIBED.fullmatch(selector.rsplit("/", 1)[-1]):
         return match_cases(selector)
     described = hypothetical.select_described(selector)

@@ -156,20 +156,6 @@ def test_an_interrupted_advice_at_one_batch_prints_the_answers_so_far(predict_ne
     assert "interrupted: 1 of 2 cases predicted so far; what was planned is cached" in done.stderr
 
 
-def test_strategies_are_not_called_equal_before_their_searches_have_ended(predict_needs):
-    def interrupt_in_the_second_round(case):
-        if case.batch > 1:
-            raise KeyboardInterrupt
-        return GIB
-
-    predict_needs(interrupt_in_the_second_round)
-    cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
-    done = framebench("max-batch", cases, *GPU, code=130)
-    assert "2 of 2 strategies have an answer so far" in done.stderr
-    assert "1 or more" in done.stdout
-    assert "as large a one" not in done.stdout
-
-
 def test_an_interruption_before_the_first_plan_prints_no_table(predict_needs):
     def interrupt(case):
         raise KeyboardInterrupt
@@ -203,15 +189,6 @@ def test_a_search_tells_in_a_pipe_how_far_it_is_as_a_whole(predict_needs, monkey
     second = f"round 2 of at most {most_plans}: 0 of 2 planned"
     assert f"{second}, up to about {most_plans - 1} min left" in told
     assert not any(line.startswith("planning ") for line in lines)
-
-
-def test_a_tie_of_largest_batches_is_named_in_the_answer(predict_needs):
-    predict_needs(need_a_gib_per_sample)
-    cases = "transformer/torch/train/{fp32,optimizer_in_backward}/*/full-350m"
-    done = framebench("advise", cases, *GPU)
-    assert re.search(
-        r"fits the largest batch with \w+: \d+, and as large a one with \w+\.", done.stdout
-    )
 
 
 def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(predict_needs):
