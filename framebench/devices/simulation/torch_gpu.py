@@ -39,6 +39,17 @@ class Gpu:
         return self.release >= (2, 11)
 
     @property
+    def whole_operators(self) -> tuple[str, ...]:
+        """Return the operators with a kernel on CUDA that other devices take apart.
+
+        In native_functions.yaml they have `CUDA` next to `CompositeImplicitAutograd`. RMS norm has
+        its kernel since PyTorch 2.9.
+        """
+        if self.release < (2, 9):
+            return ("mish_backward",)
+        return ("mish_backward", "_fused_rms_norm")
+
+    @property
     def blas_workspace(self) -> int:
         """Return the bytes of each handle of cuBLAS.
 

@@ -295,6 +295,8 @@ TEMPORARIES: dict[str, Callable[[Args, Gpu], Iterable[int]]] = {
     "_scaled_dot_product_efficient_attention_backward": efficient_backward,
     "_scaled_dot_product_cudnn_attention_backward": cudnn_backward,
     "native_layer_norm_backward": copy_two_inputs,
+    "_fused_rms_norm": copy_two_inputs,
+    "_fused_rms_norm_backward": copy_two_inputs,
     "_softmax": copy_two_inputs,
     "_log_softmax": copy_two_inputs,
     "_log_softmax_backward_data": copy_two_inputs,

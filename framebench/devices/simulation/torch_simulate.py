@@ -175,6 +175,19 @@ def register_attention() -> torch.library.Library:
     return library
 
 
+def register_whole_operators(gpu: Gpu, library: torch.library.Library) -> None:
+    """Register kernels of the device, so that autograd and `Watch` see these operators whole.
+
+    Fake tensors never reach a kernel.
+    """
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise NotImplementedError
+
+    for operator in gpu.whole_operators:
+        library.impl(operator, refuse, "PrivateUse1")
+
+
 @contextmanager
 def simulated_gpu(
     gpu: Gpu, settings: Settings, is_distributed: bool = False
@@ -202,6 +215,8 @@ def simulated_gpu(
     with ExitStack() as stack:
         where = stack.enter_context(pose_as_gpu(watch.allocator))
         register_attention()
+        library = stack.enter_context(torch.library._scoped_library("aten", "IMPL"))
+        register_whole_operators(gpu, library)
         torch_autocast.register()
         CURRENT.append(gpu)
         stack.callback(CURRENT.pop)

@@ -192,14 +192,15 @@ class Watch(TorchDispatchMode):
         self.is_compiled = True
 
     def run_composed(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator by the operators that it consists of; NotImplemented if it has none.
+        """Run an operator by those that it consists of; NotImplemented if it is one on the device.
 
         Only in inference mode do such operators come here: autograd takes them apart before.
         """
         if func is aten.scaled_dot_product_attention.default:
             with self:
                 return torch_attention.attend(self.gpu, *args, **kwargs)
-        if func.namespace == "aten" and func._can_decompose():
+        is_whole = func._schema.name.partition("::")[2] in self.gpu.whole_operators
+        if func.namespace == "aten" and func._can_decompose() and not is_whole:
             with self:
                 return func.decompose(*args, **kwargs)
         return NotImplemented

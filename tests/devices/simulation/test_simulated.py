@@ -137,6 +137,16 @@ def test_a_sum_of_gradients_takes_the_place_of_the_first(steps):
     assert steps["sum of the program"]["allocated"] // MIB == 4 * 4
 
 
+def test_operators_with_a_kernel_on_cuda_stay_whole(steps):
+    """Weight, what the backward pass gets, and what it makes, each of 4 MiB; the norm also has a
+    number for each of 1024 rows, and its backward pass keeps its operator's result. Before 2.9 the
+    norm was several operators, whose parts were saved.
+    """
+    assert steps["mish"]["allocated"] // MIB == 3 * 4
+    assert steps["norm"]["allocated"] // MIB == 3 * 4
+    assert steps["norm, PyTorch 2.8"]["allocated"] // MIB == 6 * 4
+
+
 def test_requests_come_in_order(steps):
     """The inner layer's weight and bias, then the outer module's own and its buffer; input, product
     with its workspace, ReLU, mask, result. An optimizer that was made before the move has the

@@ -129,6 +129,14 @@ def save_on_host(weight):
         return weight.exp().exp().exp().sum()
 
 
+def normalize(weight):
+    return (F.rms_norm(weight.view(1024, 1024), (1024,)) * 2).sum()
+
+
+def softplus(weight):
+    return (F.mish(weight) * 2).sum()
+
+
 def make_biased(device):
     layer = nn.Linear(64, 64).to(device).requires_grad_(False)
     x = torch.empty(64, 64, device=device)
@@ -152,6 +160,9 @@ STEPS = {
     "dropout": (make_elementwise(drop), A100, {}),
     "sum of gradients": (make_elementwise(branch), A100, {}),
     "sum of the program": (make_elementwise(recompute), A100, {}),
+    "norm": (make_elementwise(normalize), A100, {}),
+    "norm, PyTorch 2.8": (make_elementwise(normalize), A100, {"release": (2, 8)}),
+    "mish": (make_elementwise(softplus), A100, {}),
     "saved on the host": (make_elementwise(save_on_host), A100, {}),
     "bias": (make_biased, A100, {"release": (2, 13)}),
     "bias, PyTorch 2.6": (make_biased, A100, {"release": (2, 6)}),
