@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from itertools import chain
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pandas as pd
 from packaging.version import InvalidVersion, Version
@@ -42,11 +42,11 @@ from framebench.strategies.strategy import FRAMEWORKS, find_purpose
 from framebench.suite.case import Case
 
 
-@dataclass(frozen=True)
-class Row:
-    """One case, flat; None if there is no such number.
+class Row(SimpleNamespace):
+    """One case, flat: an attribute for each of COLUMNS, in their order; None without such a number.
 
-    The fields are the columns of `load_columns.csv`, which has their units and meanings.
+    `load_columns.csv` has their units and meanings. Declared here are those that code reads one by
+    one, with their types.
     """
 
     case: str
@@ -54,81 +54,33 @@ class Row:
     framework: str
     scenario: str
     strategy: str
-    kind: str
     batch: int
-    base_batch: bool
     size: str
     ranks: int
     status: str
     reason: str | None
     verified: bool | None
-    worst_error: float | None
-    mathematics_error: float | None
-    effect_proven: bool | None
+    usable: bool
+    only_for_claims: bool
     peak_bytes: int | None
-    peak_instrument: str | None
-    fullest_rank_bytes: int | None
-    emptiest_rank_bytes: int | None
-    predicted_bytes: int | None
-    host_rss_bytes: int | None
     shared_bytes: int | None
-    shared_instrument: str | None
     step_bytes: int | None
     step_instrument: str | None
-    kept_bytes: int | None
     kept_lender: str | None
-    needs_bytes: int | None
-    least_needs_bytes: int | None
-    needs_ratio: float | None
-    cold_peak_bytes: int | None
-    live_bytes: int | None
-    elsewhere_bytes: int
-    library_bytes: int | None
-    activation_bytes: int | None
+    relative_peak: float | None
     step_time_s: float | None
-    step_low_s: float | None
-    step_high_s: float | None
     blocks: int
     samples: int
-    instructions_per_step: float | None
-    reference_share: float | None
     throughput: float | None
     throughput_low: float | None
     throughput_high: float | None
     unit: str
-    first_step_s: float | None
-    collector_share: float | None
-    wait_share: float | None
+    torch_ratio: float | None
     machine: str
     device: str | None
-    cpu: str | None
-    threads: int | None
-    core: int | None
     framework_version: str | None
     calibration: str
-    commit: str | None
-    commits: str | None
-    dirty: bool | None
-    protocol: int
-    session: str
-    command: str
     measured_at: datetime
-    baseline: bool
-    same_mathematics: bool
-    only_for_claims: bool
-    usable: bool
-    peak_ratio: float | None
-    shared_ratio: float | None
-    relative_peak: float | None
-    relative_throughput: float | None
-    eager_ratio: float | None
-    time_ratio: float | None
-    time_ratio_low: float | None
-    time_ratio_high: float | None
-    time_ratio_p: float | None
-    torch_ratio: float | None
-    torch_ratio_low: float | None
-    torch_ratio_high: float | None
 
 
 class Column(NamedTuple):
@@ -152,15 +104,6 @@ def read_frame_columns(file: Path) -> tuple[Column, ...]:
 
 COLUMNS = read_frame_columns(Path(__file__).with_name("load_columns.csv"))
 Key = tuple[object, ...]  # equal for cases that are compared
-
-
-class TimeRatio(NamedTuple):
-    """A ratio of step times with the ends of its interval and p; None if there is none."""
-
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
 
 
 def make_blocks(all_records: Iterable[RecordBase]) -> Blocks:
@@ -274,17 +217,18 @@ def make_row(
     instructions = [median(process.instructions) for process in timed if process.instructions]
     work = count_work(case)  # None for a case that this version does not have
     newest_shares: dict[str, float] = timed[-1].shares if timed else {}
-    needs = find_needs(measured, searches)
+    needs = find_needs(record, searches)
     needs_ratio = None
     if base is not None and record.step_instrument == base.record.step_instrument:
-        needs_ratio = divide(needs, find_needs(base, searches))
+        base_needs = find_needs(base.record, searches)
+        needs_ratio = divide(needs["needs_bytes"], base_needs["needs_bytes"])
     to_base = find_time_ratio(blocks, base, measured)
     to_torch = to_base  # the same baseline for PyTorch's own strategies
     if torch_base is not base:
         to_torch = find_time_ratio(blocks, torch_base, measured)
     check = newest.verification
     mathematics = check.mathematics if check else None
-    return Row(
+    values = dict(
         case=newest.case,
         workload=case.workload,
         framework=case.framework,
@@ -311,10 +255,7 @@ def make_row(
         shared_instrument=record.shared_instrument,
         step_bytes=record.peaks.get(record.step_instrument or ""),
         step_instrument=record.step_instrument,
-        kept_bytes=find_kept_bytes_of_case(measured, searches),
-        kept_lender=find_kept_lender(measured, searches),
-        needs_bytes=needs,
-        least_needs_bytes=find_least_needs(measured, searches),
+        **needs,
         needs_ratio=needs_ratio,
         cold_peak_bytes=record.cold_peaks.get(instrument),
         live_bytes=record.live_bytes,
@@ -356,16 +297,14 @@ def make_row(
         peak_ratio=divide_peaks(measured, base, "peak_instrument"),
         shared_ratio=divide_peaks(measured, base, "shared_instrument"),
         relative_peak=divide_peaks(measured, base, "step_instrument"),
-        relative_throughput=divide(1, to_base.value),
         eager_ratio=divide_peaks(measured, eager, "peak_instrument"),
-        time_ratio=to_base.value,
-        time_ratio_low=to_base.low,
-        time_ratio_high=to_base.high,
-        time_ratio_p=to_base.p,
-        torch_ratio=to_torch.value,
-        torch_ratio_low=to_torch.low,
-        torch_ratio_high=to_torch.high,
+        **name_ratio("time_ratio", to_base),
+        **name_ratio("torch_ratio", to_torch),
     )
+    if to_base is not None:
+        values |= {"relative_throughput": 1 / to_base.value, "time_ratio_p": to_base.p}
+    in_order: dict[str, Any] = dict.fromkeys(column.name for column in COLUMNS)
+    return Row(**(in_order | values))
 
 
 def list_commits(measured: AnyMeasured) -> str | None:
@@ -428,19 +367,23 @@ def describe_calibration(calibration: CalibrationLike | None) -> str:
     return f"FAILED ({', '.join(calibration.failed)})"
 
 
-def find_time_ratio(blocks: Blocks, base: AnyMeasured | None, case: AnyMeasured) -> TimeRatio:
-    """Return the step time over that of `base`.
+def find_time_ratio(blocks: Blocks, base: AnyMeasured | None, case: AnyMeasured) -> Ratio | None:
+    """Return the step time over that of `base`, or None if the two share no block.
 
-    The ratio of a case over itself is exactly 1. There is no ratio where the two share no block.
+    The ratio of a case over itself is exactly 1.
     """
     if base is None or not base.timed or not case.timed:
-        return TimeRatio()
+        return None
     if base is case:
-        return TimeRatio(value=1.0, low=1.0, high=1.0)
-    ratio = blocks.compare(base.timed, case.timed)
+        return Ratio(value=1.0, low=1.0, high=1.0)
+    return blocks.compare(base.timed, case.timed)
+
+
+def name_ratio(name: str, ratio: Ratio | None) -> dict[str, float | None]:
+    """Return the columns of a ratio of times with its interval; none without a ratio."""
     if ratio is None:
-        return TimeRatio()
-    return TimeRatio(ratio.value, ratio.low, ratio.high, ratio.p)
+        return {}
+    return {name: ratio.value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
 
 
 def divide_peaks(
@@ -459,55 +402,30 @@ def divide_peaks(
     return divide(case.record.peaks[instrument], base.record.peaks[instrument])
 
 
-def find_kept_bytes_of_case(measured: AnyMeasured, searches: Searches) -> int | None:
-    """Return the bytes that the case's process keeps next to its peak (`find_kept_bytes`)."""
-    record = measured.record
-    if not record.step_instrument:
-        return None
-    peak = record.peaks.get(record.step_instrument)
-    process_bytes = record.peaks.get(record.shared_instrument or "")
-    return find_kept_bytes(record.parsed, record.step_instrument, peak, process_bytes, searches)
+def find_needs(record: RecordBase, searches: Searches) -> dict[str, Any]:
+    """Return the columns that say what the case's job needs, by the record that has its peak.
 
-
-def find_kept_lender(measured: AnyMeasured, searches: Searches) -> str | None:
-    """Return the machines whose published searches say what the case's process keeps, or None."""
-    record = measured.record
-    if record.step_instrument != "host.rss":
-        return None
-    return searches.name_lender(record.parsed)
-
-
-def find_needs(measured: AnyMeasured, searches: Searches) -> int | None:
-    """Return the bytes that a budget must have for the case, or None if that is unknown.
-
-    It is unknown without a peak, and on a GPU without what the process took.
+    Needs are None without a peak, and on a GPU without what the process took.
     """
-    record = measured.record
-    peak = record.peaks.get(record.step_instrument or "")
+    case = record.parsed
+    instrument = record.step_instrument
+    peak = record.peaks.get(instrument or "")
     process_bytes = record.peaks.get(record.shared_instrument or "")
-    if not peak or is_process_unknown(record.device, process_bytes):
-        return None
-    machine = record.provenance.machine
-    limits = find_limits(record.parsed, machine, record.framework_version, record.device, searches)
-    kept_bytes = find_kept_bytes_of_case(measured, searches) or 0
-    return compute_needs(peak, kept_bytes, limits)
-
-
-def find_least_needs(measured: AnyMeasured, searches: Searches) -> int | None:
-    """Return the bytes below which no budget holds the case (`compute_least_needs`).
-
-    They are None where its needs are unknown.
-    """
-    record = measured.record
-    needs = find_needs(measured, searches)
-    peak = record.peaks.get(record.step_instrument or "")
-    if needs is None or not peak:
-        return None
-    if not is_kept_borrowed(record.parsed, record.step_instrument, searches):
-        return needs
-    machine = record.provenance.machine
-    limits = find_limits(record.parsed, machine, record.framework_version, record.device, searches)
-    return compute_least_needs(peak, 0, True, limits)
+    kept_bytes = find_kept_bytes(case, instrument, peak, process_bytes, searches)
+    lender = searches.name_lender(case) if instrument == "host.rss" else None
+    needs, least_needs = None, None
+    if peak and not is_process_unknown(record.device, process_bytes):
+        machine = record.provenance.machine
+        limits = find_limits(case, machine, record.framework_version, record.device, searches)
+        is_borrowed = is_kept_borrowed(case, instrument, searches)
+        needs = compute_needs(peak, kept_bytes or 0, limits)
+        least_needs = compute_least_needs(peak, kept_bytes or 0, is_borrowed, limits)
+    return {
+        "kept_bytes": kept_bytes,
+        "kept_lender": lender,
+        "needs_bytes": needs,
+        "least_needs_bytes": least_needs,
+    }
 
 
 def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:
@@ -525,14 +443,10 @@ def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:
     shares = []
     for record in timed:
         turns = record.turns_taken
-        block_shares = []
-        for step_s, matmul_s in zip(record.step_s, turns.reference_s):
-            rate = work / step_s
-            reference_rate = turns.reference_flop / matmul_s
-            if reference_rate:  # 0 only in a record that was not written by framebench
-                block_shares.append(rate / reference_rate)
-        if block_shares:
-            shares.append(median(block_shares))
+        pairs = zip(record.step_s, turns.reference_s)
+        ratios = [matmul_s / step_s for step_s, matmul_s in pairs]
+        if ratios and turns.reference_flop:  # both are there in what framebench wrote
+            shares.append(work / turns.reference_flop * median(ratios))
     return find_median(shares)
 
 

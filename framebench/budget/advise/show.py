@@ -103,7 +103,7 @@ def make_candidate_table(
     everything_that_fits = advice.fitting + advice.different_result
     if describe_order(advice) == FASTEST and is_ranked_by_ratio(everything_that_fits):
         caption += BY_RATIO
-    conditions = describe_conditions(pd.DataFrame([c.evidence for c in candidates]))
+    conditions = describe_conditions(pd.DataFrame([vars(c.evidence) for c in candidates]))
     if any(candidate.peak.is_kept_borrowed for candidate in candidates):
         caption += UP_TO
     rows = [make_table_row(candidate, advice.machine) for candidate in candidates]
@@ -173,7 +173,7 @@ def make_speed_cells(speed: Row, batch: int) -> dict[str, str]:
     rate = format_rate(speed) + other_batch
     if not is_calibrated(speed):
         rate += NOT_CALIBRATED
-    (ratio,) = format_time_ratios(pd.DataFrame([speed]), "torch_ratio")
+    (ratio,) = format_time_ratios(pd.DataFrame([vars(speed)]), "torch_ratio")
     if speed.torch_ratio is not None:
         ratio += other_batch
     return {"rate": rate, "torch_ratio": ratio, "measured_at": f"b{speed.batch} {speed.size}"}

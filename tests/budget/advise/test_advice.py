@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from framebench.analysis.blocks import Blocks
+from framebench.analysis.frames import Row
 from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET
 from framebench.analysis.peaks import read_evidence
@@ -572,7 +573,8 @@ def test_a_tie_is_not_called_a_victory(low, high, is_tie):
 def set_time_ratio(candidate: Candidate, low: float, high: float) -> Candidate:
     """Return a candidate whose time over the baseline's lies between these two."""
     assert candidate.speed
-    speed = replace(candidate.speed, torch_ratio_low=low, torch_ratio_high=high)
+    changes = {"torch_ratio_low": low, "torch_ratio_high": high}
+    speed = Row(**(vars(candidate.speed) | changes))
     return replace(candidate, speed=speed)
 
 
