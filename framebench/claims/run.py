@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from framebench.analysis.results import Results
@@ -29,10 +30,9 @@ from framebench.engine.progress import (
 )
 from framebench.engine.session import Session
 from framebench.records import provenance
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
-from framebench.suite.sequences import drop_duplicates
+from framebench.suite.sequences import drop_duplicates, group_by
 
 
 @dataclass(frozen=True)
@@ -54,31 +54,15 @@ class InterruptedRun:
 
 @dataclass
 class Missing:
-    """The cases, programs and plans that claims need and a machine lacks.
+    """The cases, programs and plans that claims need and a machine lacks, each once."""
 
-    Several claims may need the same: `find_missing` returns each once.
-    """
-
+    timed: list[Case] = field(default_factory=list)  # compared in time, in several blocks
+    # those of `timed` that are compared with each other, and not with their baseline
+    pairs: list[tuple[Case, Case]] = field(default_factory=list)
     once: list[Case] = field(default_factory=list)  # one block is enough for memory and counts
-    timed: list[Case] = field(default_factory=list)  # compared in time with their baseline
-    pairs: list[tuple[Case, Case]] = field(default_factory=list)  # or with each other
+    unsupported: list[Case] = field(default_factory=list)  # that this machine cannot measure
     probes: list[str] = field(default_factory=list)  # programs
     plans: list[Case] = field(default_factory=list)  # predicted for a GPU
-
-    def list_cases(self) -> list[Case]:
-        """Return all cases that are to be measured, each once."""
-        cases = [*self.once, *self.timed]
-        for pair in self.pairs:
-            cases += pair
-        return drop_duplicates(cases)
-
-    def list_timed(self) -> list[Case]:
-        """Return the cases that can be measured here and compared in time, each once."""
-        timed = [case for case in self.timed if can_run(case)]
-        for base, candidate in self.pairs:
-            if can_run(base, candidate):
-                timed += [base, candidate]
-        return drop_duplicates(timed)
 
 
 def find_missing(
@@ -87,7 +71,7 @@ def find_missing(
     size: str,
     interrupted: InterruptedRun | None = None,
 ) -> Missing:
-    """Return the cases, programs and plans that the machine lacks, in the order of measuring."""
+    """Return what the machine lacks, in the order of measuring."""
     missing = Missing()
     measurements: list[Measurement] = []
     for claim in claims:
@@ -103,12 +87,11 @@ def find_missing(
         missing.probes.append(NAMES_PROBE)
     # a block measures the memory of its cases too
     in_blocks = set(missing.timed)
-    for pair in missing.pairs:
-        in_blocks.update(pair)
     return Missing(
-        once=drop_duplicates(case for case in missing.once if case not in in_blocks),
         timed=drop_duplicates(missing.timed),
         pairs=drop_duplicates(missing.pairs),
+        once=drop_duplicates(case for case in missing.once if case not in in_blocks),
+        unsupported=drop_duplicates(missing.unsupported),
         probes=drop_duplicates(missing.probes),
         plans=drop_duplicates(missing.plans),
     )
@@ -121,7 +104,7 @@ def add_missing(
     size: str,
     interrupted: InterruptedRun | None,
 ) -> None:
-    """Add to `missing` the cases, programs and plans that one measurement lacks."""
+    """Add to `missing` what one measurement lacks."""
     measure = measurement.measure
     for case in measure.list_planned_cases():
         if machine.get_plan(case) is None:
@@ -133,16 +116,24 @@ def add_missing(
             missing.probes.append(measure.probe)
     cases = measure.list_cases(size)
     if not isinstance(measure, OfCases) or measure.quantity is not TIME:
-        missing.once += [case for case in cases if not machine.get_records(case)]
+        for case in cases:
+            if not machine.get_records(case):
+                is_unsupported = runner.explain_unsupported(case)
+                (missing.unsupported if is_unsupported else missing.once).append(case)
         return
     # the times of a comparison are all of one block
     is_missing = machine.compare_times(*cases) is None
-    if is_missing or (interrupted and interrupted.lacks_blocks(machine, cases)):
-        # each block has the scenario's baseline anyway
-        if any(case.strategy == case.scenario_spec.baseline for case in cases):
-            missing.timed += cases
-        else:
-            missing.pairs.append((cases[0], cases[1]))
+    if not is_missing and not (interrupted and interrupted.lacks_blocks(machine, cases)):
+        return
+    unsupported = list(filter(runner.explain_unsupported, cases))
+    missing.unsupported += unsupported
+    # each block has the scenario's baseline anyway
+    if any(case.strategy == case.scenario_spec.baseline for case in cases):
+        missing.timed += [case for case in cases if case not in unsupported]
+    elif not unsupported:
+        base, candidate = cases
+        missing.timed += cases
+        missing.pairs.append((base, candidate))
 
 
 def measure_missing(
@@ -160,14 +151,12 @@ def measure_missing(
     interrupted = InterruptedRun(unfinished.id, blocks) if unfinished else None
     here = MachineResults(Results(results), provenance.read_machine_name())
     missing = find_missing(claims, here, size, interrupted)
-    cases = missing.list_cases()
-    unsupported = [case for case in cases if not can_run(case)]
+    unsupported = missing.unsupported
     if unsupported:
         reason = runner.explain_unsupported(unsupported[0])
         count = format_count(len(unsupported), "missing case")
         say(f"{count} cannot be measured here, such as {unsupported[0].id}: {reason}")
-    can_measure = len(unsupported) < len(cases)
-    if not (can_measure or missing.probes or missing.plans):
+    if not (missing.timed or missing.once or missing.probes or missing.plans):
         is_testable = any(not claim.needs.lacking for claim in claims)
         if is_testable and not unsupported:
             say("nothing is missing: this machine has measured all that can be measured")
@@ -175,7 +164,7 @@ def measure_missing(
     say(describe_work(missing, blocks, results, unfinished.id if unfinished else ""))
     with open_session(results, title) as session:
         failed = run_programs(missing.probes, size, session, results)
-        failed += measure_cases(missing, cases, session, blocks, options, results)
+        failed += measure_cases(missing, session, blocks, options, results)
         return failed + plan_cases(missing.plans, results)
 
 
@@ -198,24 +187,24 @@ def describe_work(missing: Missing, blocks: int, results: Path, session: str) ->
 
     `session` is that of an interrupted run, or empty: what it has measured takes no time.
     """
-    timed = missing.list_timed()
-    once = [case for case in missing.once if can_run(case)]
     parts = []
     if missing.probes:
         parts.append(format_count(len(missing.probes), "program"))
-    if timed:
-        parts.append(f"{format_count(len(timed), 'case')}, each {format_count(blocks, 'time')}")
-    if once:
-        parts.append(f"{format_count(len(once), 'case')} once")
+    if missing.timed:
+        count = format_count(len(missing.timed), "case")
+        parts.append(f"{count}, each {format_count(blocks, 'time')}")
+    if missing.once:
+        parts.append(f"{format_count(len(missing.once), 'case')} once")
     if missing.plans:
         parts.append(f"{format_count(len(missing.plans), 'plan')} for {GPU}")
-    expected_s = estimate_seconds([*timed, *once], read_known_seconds([*timed, *once], results, {}))
+    cases = [*missing.timed, *missing.once]
+    expected_s = estimate_seconds(cases, read_known_seconds(cases, results, {}))
     measured = count_measured(results, session)
     # nobody knows how long a program or a plan takes that was never made here
     seconds = GUESS_S * (len(missing.probes) + len(missing.plans))
-    for case in once:
+    for case in missing.once:
         seconds += expected_s[case]
-    for case in timed:
+    for case in missing.timed:
         seconds += expected_s[case] * max(0, blocks - measured[case.id])
     return (
         f"to be measured: {'; '.join(parts)}. That takes at least {format_duration(seconds)}, and "
@@ -238,12 +227,7 @@ def run_programs(probes: Sequence[str], size: str, session: Session, results: Pa
 
 
 def measure_cases(
-    missing: Missing,
-    cases: Sequence[Case],
-    session: Session,
-    blocks: int,
-    options: runner.Options,
-    results: Path,
+    missing: Missing, session: Session, blocks: int, options: runner.Options, results: Path
 ) -> list[str]:
     """Measure cases as `framebench run` does, and return the ids of those that failed.
 
@@ -251,47 +235,24 @@ def measure_cases(
     """
     environment_by_framework = {}
     # build all environments first, and none between two measurements
-    for name in FRAMEWORKS:
-        if any(case.framework == name and can_run(case) for case in cases):
-            environment = environments.ensure(name, say=say)
-            environments.warm(environment, cases, say)
-            environment_by_framework[name] = environment
-    pairs = [(base, candidate) for base, candidate in missing.pairs if can_run(base, candidate)]
+    by_framework = group_by([*missing.timed, *missing.once], lambda case: case.framework)
+    for framework, cases in by_framework.items():
+        environment = environments.ensure(framework, say=say)
+        environments.warm(environment, cases, say)
+        environment_by_framework[framework] = environment
     failed = []
-
-    def measure_in_blocks(
-        chosen: Iterable[Case], block_count: int, block_pairs: Sequence[tuple[Case, Case]]
-    ) -> None:
-        runnable = [case for case in chosen if can_run(case)]
-        runnable.sort(key=name_place)  # cases that share an environment and its files together
+    for chosen, block_count in ((missing.timed, blocks), (missing.once, 1)):
+        # cases that share an environment and its files are measured together
+        ordered = sorted(chosen, key=attrgetter("workload", "framework", "scenario"))
         statuses = measure_all(
-            runnable,
-            session,
-            environment_by_framework,
-            options,
-            results,
-            block_count,
-            block_pairs,
+            ordered, session, environment_by_framework, options, results, block_count, missing.pairs
         )
-        for case, status in zip(runnable, statuses, strict=True):
+        for case, status in zip(ordered, statuses, strict=True):
             if status in BROKEN:
                 failed.append(case.id)
-
-    measure_in_blocks(missing.list_timed(), blocks, pairs)
-    measure_in_blocks(missing.once, 1, [])
     if failed:
         say(f"these failed: {', '.join(failed)}")
     return failed
-
-
-def can_run(*cases: Case) -> bool:
-    """Return whether this machine can measure all of these cases."""
-    return not any(map(runner.explain_unsupported, cases))
-
-
-def name_place(case: Case) -> tuple[str, str, str]:
-    """Return the workload, the framework and the scenario of a case."""
-    return case.workload, case.framework, case.scenario
 
 
 def plan_cases(cases: list[Case], results: Path) -> list[str]:
