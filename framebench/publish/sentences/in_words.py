@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -14,7 +14,6 @@ from framebench.analysis.answers import (
     describe_cost,
     describe_rivals,
     find_rivals,
-    find_timed,
     rank_savings,
     select_comparable,
     select_with_price,
@@ -30,22 +29,8 @@ from framebench.suite.case import DEFAULT_SIZE
 BATCH = re.compile(r"/b\d+[^/]*")  # in the id of a case
 
 
-class BatchShares(NamedTuple):
-    """A strategy's needs relative to its baseline by batch, and the machine that measured it."""
-
-    machine: str
-    shares: dict[int, float]
-
-
-SharesByBatch = dict[Any, BatchShares]  # by kind of device and case without its batch
-
-
-class Additions(NamedTuple):
-    """What is said of a machine's strategies besides its own rows of the usual batch."""
-
-    machine: str
-    timed: dict[Any, Any]  # of the other machines, as `find_timed` returns them
-    shares: SharesByBatch  # of all machines
+# a strategy's needs over its baseline's by batch, by the id of its case without a batch
+SharesByBatch = dict[str, dict[int, float]]
 
 
 @dataclass(frozen=True)
@@ -65,10 +50,9 @@ def describe_results(results: Results) -> list[Sentences]:
 
     The last ones say what backs the numbers of all machines.
     """
-    tables = {machine: results.table(machine) for machine in results.machines}
     parts = []
-    for machine, table in tables.items():
-        parts.append(describe_training(table, machine, tables))
+    for machine in results.machines:
+        parts.append(describe_training(results.table(machine), machine))
     backed = backing.describe_backing(results.records, results.root)
     if backed:
         parts.append(Sentences("what backs the numbers, in short", (backed.short,)))
@@ -76,21 +60,9 @@ def describe_results(results: Results) -> list[Sentences]:
     return [part for part in parts if part.lines]
 
 
-def describe_training(
-    table: pd.DataFrame,
-    machine: str,
-    tables: Mapping[str, pd.DataFrame] | None = None,
-) -> Sentences:
-    """Return a line for each workload, from rows as `framebench.load` gives them.
-
-    Where this machine has no times, or no shares at other batches, those of `tables`, the other
-    machines, are used.
-    """
-    others = dict(tables or {})
-    others.pop(machine, None)
-    additions = Additions(
-        machine, find_timed(others), find_shares_by_batch({machine: table, **others})
-    )
+def describe_training(table: pd.DataFrame, machine: str) -> Sentences:
+    """Return a line for each workload, from rows as `framebench.load` gives them."""
+    shares = find_shares_by_batch(table)
     is_shown = (table["scenario"] == "train") & (table["size"] == DEFAULT_SIZE)
     trained = table[is_shown]
     # language models, which most people ask about, come first
@@ -103,28 +75,25 @@ def describe_training(
         comparable = select_comparable(group)
         for framework, ranked in rank_savings(comparable):
             framework_rows = comparable[comparable["framework"] == framework]
-            phrases.append(describe_least_needs(framework, ranked, framework_rows, additions))
+            phrases.append(describe_least_needs(framework, ranked, framework_rows, shares))
         if phrases:
             batch = rows.find_usual_batch(group)
             lines.append(f"**{workload.title}**, training at batch {batch}. {' '.join(phrases)}")
     return Sentences(f"{machine}: in words", tuple(lines))
 
 
-def find_shares_by_batch(tables: Mapping[str, pd.DataFrame]) -> SharesByBatch:
-    """Return each case's share of the baseline's needs, by batch."""
-    shares: SharesByBatch = {}
-    for machine, table in tables.items():
-        usable = table[table["usable"] & table["needs_ratio"].notna()]
-        without_batch = usable["case"].str.replace(BATCH, "", regex=True)
-        for key, group in usable.groupby([usable["device"], without_batch]):
-            if len(group) > 1 and key not in shares:
-                by_batch = dict(zip(group["batch"], group["needs_ratio"], strict=True))
-                shares[key] = BatchShares(machine, by_batch)
+def find_shares_by_batch(table: pd.DataFrame) -> SharesByBatch:
+    """Return each case's share of the baseline's needs, where it has one at several batches."""
+    shares = {}
+    usable = table[table["usable"] & table["needs_ratio"].notna()]
+    for case, group in usable.groupby(usable["case"].str.replace(BATCH, "", regex=True)):
+        if len(group) > 1:
+            shares[str(case)] = dict(zip(group["batch"], group["needs_ratio"], strict=True))
     return shares
 
 
 def describe_least_needs(
-    framework: str, ranked: list[Any], framework_rows: pd.DataFrame, additions: Additions
+    framework: str, ranked: list[Any], framework_rows: pd.DataFrame, shares: SharesByBatch
 ) -> str:
     """Return a sentence on the strategy of a framework that needs least.
 
@@ -135,7 +104,7 @@ def describe_least_needs(
         framework: Its proper name.
         ranked: The rows of strategies that save memory, least needs first.
         framework_rows: The rows of all its comparable strategies, with the baseline.
-        additions: What is said besides.
+        shares: Of all strategies, from `find_shares_by_batch`.
     """
     baseline = next(rows.iterate_rows(framework_rows[framework_rows["baseline"]]), None)
     least = ranked[0] if ranked else baseline
@@ -147,27 +116,17 @@ def describe_least_needs(
         return f"{known}, but {rivals}." if rivals else f"{known}."
     needs = []
     for row in select_with_price(ranked):
-        needs.append(describe_needs(row, additions))
+        needs.append(describe_needs(row, shares))
     sentence = f"{framework} needs {', or '.join(needs)}"
     return f"{sentence}; {rivals}." if rivals else f"{sentence}."
 
 
-def describe_needs(row: Any, additions: Additions) -> str:
+def describe_needs(row: Any, shares: SharesByBatch) -> str:
     """Return a strategy's needs, their share of the baseline's, and its cost in time."""
     amount = format_guessed_needs(row.needs_bytes, row.least_needs_bytes)
-    needs = f"{amount} MiB with `{row.strategy}`"
     share = f"{row.needs_ratio:.0%} of `{BASELINES[row.scenario]}`"
-    price = describe_cost(row)
-    if pd.isna(row.time_ratio) and (row.case, row.device) in additions.timed:
-        timed_on, other = additions.timed[row.case, row.device]
-        price = f"{describe_cost(other)} on `{timed_on}`"
-    dependence = ""
-    by_batch = additions.shares.get((row.device, BATCH.sub("", row.case)))
-    if by_batch is not None:
-        dependence = describe_dependence(row.needs_ratio, by_batch.shares)
-        if dependence and by_batch.machine != additions.machine:
-            dependence += f" on `{by_batch.machine}`"
-    return f"{needs} ({share}, {price}{dependence})"
+    dependence = describe_dependence(row.needs_ratio, shares.get(BATCH.sub("", row.case), {}))
+    return f"{amount} MiB with `{row.strategy}` ({share}, {describe_cost(row)}{dependence})"
 
 
 def describe_dependence(share: float, by_batch: Mapping[int, float]) -> str:

@@ -19,7 +19,6 @@ from framebench.publish.site.links import get_case_page, get_machine_folder, mak
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.markup import make_table, render
 from framebench.publish.site.source import Page, SourceFolder
-from framebench.publish.site.stands_out import describe_machine
 from framebench.publish.site.titles import get_title
 from framebench.records.record import Record
 from framebench.suite.sequences import group_by
@@ -44,11 +43,6 @@ def write_machine(source: SourceFolder, machine: Machine, pictures: Iterable[Pic
     page = Page(source, f"{get_machine_folder(machine.name)}/index", machine.name)
     page.add_text(tables.describe_conditions(machine.shown))
     page.add_tables(make_answer(machine.shown), *tables.make_framework_tables(machine.shown))
-    findings = describe_machine(machine.shown)
-    if findings:
-        page.add_heading("What stands out")
-        # this has only the catalog's names and numbers, so it needs no escaping
-        page.add_markdown("\n".join(f"- {finding}" for finding in findings))
     below = list(write_workloads(source, machine))
     below.append(write_all_cases(source, machine))
     below += write_versions(source, machine)

@@ -37,8 +37,8 @@ def make_rows(*cases: tuple[Case, list[list[float]], int]) -> pd.DataFrame:
     return frames.make_frame(make_blocks(variants, peaks=peaks))
 
 
-def describe_transformer(table: pd.DataFrame, others: dict[str, pd.DataFrame] | None = None) -> str:
-    (line,) = describe_training(table, "m", others).lines
+def describe_transformer(table: pd.DataFrame) -> str:
+    (line,) = describe_training(table, "m").lines
     return line.removeprefix("**Transformer**, training at batch 4. PyTorch needs ")
 
 
@@ -78,28 +78,13 @@ def test_an_undecided_cost_is_a_range():
     assert " to " in describe_transformer(table)
 
 
-def test_missing_times_come_from_another_machine_of_the_same_kind():
-    base = (FP32, make_steady(1.0), 200)
-    mine = make_rows(base, (ACCUMULATE, NEVER, 100))
-    other = make_rows(base, (ACCUMULATE, make_steady(1.2), 100))
-    start = "105.0 MiB with `accumulate` (50% of `fp32`, "
-    assert describe_transformer(mine, {"n": other}) == f"{start}1.20 x the time on `n`)."
-    assert describe_transformer(mine, {"n": other.assign(device="gpu")}) == f"{start}not timed)."
-
-
 def test_the_batch_with_the_most_different_share_is_named():
-    """The shares are of this machine's records, or else of another's of the same kind."""
-    mine = make_rows((FP32, make_steady(1.0), 200), (ACCUMULATE, make_steady(1.1), 100))
     of_batches = []
     for batch, mib in BATCHES.items():
         base, change = replace(FP32, batch=batch), replace(ACCUMULATE, batch=batch)
-        rows = make_rows((base, make_steady(1.0), 200), (change, make_steady(1.0), mib))
+        rows = make_rows((base, make_steady(1.0), 200), (change, make_steady(1.1), mib))
         of_batches.append(rows)
-    other = pd.concat(of_batches)
+    table = pd.concat(of_batches)
     start = "105.0 MiB with `accumulate` (50% of `fp32`, 1.10 x the time"
-    assert describe_transformer(mine, {"n": other}) == f"{start}; 30% at batch 16 on `n`)."
-    assert describe_transformer(other).endswith("; 30% at batch 16).")
-    assert describe_transformer(mine, {"n": other.query("batch < 16")}) == f"{start}).", (
-        "two points are none"
-    )
-    assert describe_transformer(mine, {"n": other.assign(device="gpu")}) == f"{start})."
+    assert describe_transformer(table) == f"{start}; 30% at batch 16)."
+    assert describe_transformer(table.query("batch < 16")) == f"{start})."
