@@ -16,6 +16,7 @@ from pathlib import Path
 from framebench.analysis.results import Results, suggest_first_run
 from framebench.engine import children
 from framebench.publish.site.machine import Machine, list_machines
+from framebench.publish.site.policy import add_policies
 from framebench.publish.site.source import Page, SourceFolder
 from framebench.publish.site.target import Unbuildable, check_folder, claim_folder
 from framebench.records.record import Record
@@ -54,6 +55,7 @@ def build(
         write_pages(source, machines, results, guides)
         run_sphinx(source.folder, site)
         remove_leftovers(site)
+        add_policies(site)
         claim_folder(target)
         shutil.copytree(site, target, dirs_exist_ok=True)
     return sorted(target.rglob("*.html"))
