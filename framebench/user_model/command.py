@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,7 +22,6 @@ from framebench.cli.shared import (
     check_file_option,
     check_folder_option,
     end_command,
-    err,
     fail,
     measuring,
     parse_bytes,
@@ -34,36 +30,26 @@ from framebench.cli.shared import (
     show_progress,
     show_work,
 )
-from framebench.engine import blocks as measured
 from framebench.engine import runner
 from framebench.engine.environments import Environment
-from framebench.engine.progress import CaseProgress
 from framebench.engine.session import Session
-from framebench.engine.timed_process import Variant
 from framebench.explain import measure as explain
 from framebench.explain.record import Explanation
-from framebench.records import provenance, store
+from framebench.records import store
 from framebench.records.record import Record
 from framebench.records.record_base import ROUNDS
 from framebench.records.search import Fit
-from framebench.suite.case import Case
-from framebench.suite.counting import format_count
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
-from framebench.user_file.opening import USUAL_TIME, survey_baseline
 from framebench.user_file.trial import UserModel
-from framebench.user_model.look import take_first_look
-from framebench.user_model.mathematics import Float64Checks
-from framebench.user_model.measure import Deadline, list_remarks, measure_blocks
+from framebench.user_model.session import NO_TIME, TrialPlan, measure_strategies
 
 if TYPE_CHECKING:
     from framebench.user_model.saved import SavedPeaks
 
 FOLDER = runner.RESULTS / "own"
 MINUTES = 10.0  # after which no block is added, unless the user says otherwise
-NO_TIME = "no time was left"
 BLOCKS = 3  # the fewest that give an interval
-COMPILER_S = 80.0  # of a small model under torch.compile, and of the search for its kernels
 COMPILED = (
     "what is not in this table yet follows; what compiles takes a minute or more each, and "
     "--strategies leaves it out"
@@ -238,33 +224,26 @@ def try_(
             environment = trial.choose_environment(model, env, say)
             limit_s = None if minutes is None else 60 * minutes
             blocks_s = 60 * MINUTES if limit_s is None else limit_s
-            records, left_out, session, is_complete = measure(
-                model,
-                named,
-                options,
-                blocks or BLOCKS,
-                None if blocks else blocks_s,
-                where,
-                environment,
-                show_first,
-                show_all,
-                limit_s,
+            plan = TrialPlan(
+                named, options, blocks or BLOCKS, None if blocks else blocks_s, limit_s
             )
-            if budget_bytes and max_batch and is_complete:
-                fits += search_batches(records, budget_bytes, environment, options, where)
+            outcome = measure_strategies(model, plan, where, environment, show_first, show_all)
+            records = outcome.records
             peaks = None
-            if is_complete:
+            if outcome.is_complete:
+                if budget_bytes and max_batch:
+                    fits += search_batches(records, budget_bytes, environment, options, where)
                 if save or compare:
                     peaks = saved.collect_peaks(records, explain_baseline(model, environment))
-                end_session(session, where, peaks, save)
-        show_all(records, left_out)
+                end_session(outcome.session, where, peaks, save)
+        show_all(records, outcome.left_out)
         has_failed = report_failures([record.status for record in records], "records")
-        if not is_complete:
-            say(describe_rest(left_out, minutes))
+        if not outcome.is_complete:
+            say(describe_rest(outcome.left_out, minutes))
             has_failed |= bool(save or compare)  # a check that did not end is not passed
         if peaks:
             saved.check_not_empty(peaks)
-            has_failed |= saved.report_missing(named or [], left_out)
+            has_failed |= saved.report_missing(named or [], outcome.left_out)
             if earlier and saved.report_growth(earlier, peaks, allowed):
                 has_failed = True
             if save:
@@ -317,95 +296,6 @@ def describe_kept(where: Path, sizes: Mapping[str, int], save: Path | None = Non
     return "; nothing was measured yet"
 
 
-def show_nothing(*results: object) -> None:
-    """Show no results before the end."""
-
-
-def measure(
-    model: UserModel,
-    strategies: list[str] | None,
-    options: runner.Options,
-    blocks: int,
-    seconds: float | None,
-    where: Path,
-    environment: Environment,
-    show_first: Callable[[list[Record]], None] = show_nothing,
-    show_interrupted: Callable[[list[Record], dict[str, str]], None] = show_nothing,
-    limit_s: float | None = None,
-) -> tuple[list[Record], dict[str, str], Session, bool]:
-    """Measure strategies of a user's model.
-
-    Return the records of this session, for each strategy that was left out the reason, the session,
-    and whether all was measured. The session is then to be closed when nothing more is asked of it.
-    One that an interrupted call left goes on.
-
-    Args:
-        model: The user's model.
-        strategies: Their names, or None for all that apply.
-        options: Of the measurement.
-        blocks: How many blocks to measure.
-        seconds: When to stop, after the beginning. Before, blocks are added while ratios are
-            undecided.
-        where: The folder of the records.
-        environment: The framework's environment.
-        show_first: Called with the first records, which have no times.
-        show_interrupted: Called with the records so far if the user interrupts.
-        limit_s: Seconds after the beginning in which all must end; what comes first is measured in
-            any case.
-
-    Raises Fault.
-    """
-    began = time.monotonic()
-    announce(model, strategies)
-    survey = survey_baseline(model, environment, options)
-    for remark in list_remarks(survey["facts"]):
-        say(remark)
-    cases, left_out = trial.list_cases(model, strategies)
-    if blocks > 1:
-        report_slow_cases(cases)
-    variants = [Variant(case, environment) for case in cases]
-    session = open_session(model, environment, options, where, survey["facts"])
-    run = measured.Run(session.id, options, where)
-    unmeasured = [variant for variant in variants if not run.get_records(variant)]
-    count = len(variants) - len(unmeasured)
-    if count:
-        say(f"going on after an interruption: {format_count(count, 'case')} measured already")
-
-    def list_records() -> list[Record]:
-        return [record for variant in variants for record in run.get_records(variant)]
-
-    try:
-        survey_s = time.monotonic() - began
-        progress = make_progress(cases, where, blocks, options, survey_s, session.id)
-        with progress as run.listener, run:
-            to_check = list(dict.fromkeys([variants[0], *unmeasured]))  # the baseline first
-            checks_ahead = limit_s is None  # else they could take all of the time
-            run.check_mathematics = Float64Checks(to_check, survey["held"], checks_ahead)
-            limit = Deadline(None if limit_s is None else began + limit_s, progress)
-            take_first_look(variants, run, survey["held"], show_first, limit.allows)
-            if options.rounds and limit.allows(variants):
-                deadline = limit.moment if seconds is None else began + seconds
-                is_enough = accept_any if seconds is None else partial(are_decided, run)
-                blocks_made = measure_blocks(variants, run, blocks, deadline, is_enough)
-                if 0 < blocks_made < blocks and limit_s is not None:
-                    limit.is_over = True
-                elif 0 < blocks_made < blocks and seconds is not None:
-                    say(
-                        f"the time is over after {blocks_made} of {blocks} blocks, so ratios of "
-                        f"times have no interval: --blocks {blocks}, or fewer --strategies"
-                    )
-    except KeyboardInterrupt:
-        records = list_records()
-        if records:
-            show_interrupted(records, left_out)
-        raise
-    if limit.is_over:
-        for variant in variants:
-            if not run.get_records(variant):
-                left_out[variant.case.strategy] = NO_TIME
-    return list_records(), left_out, session, not limit.is_over
-
-
 def describe_rest(left_out: dict[str, str], minutes: float | None) -> str:
     """Return what `--minutes` left no time for, and the command that goes on."""
     names = [name for name, reason in left_out.items() if reason == NO_TIME]
@@ -415,101 +305,6 @@ def describe_rest(left_out: dict[str, str], minutes: float | None) -> str:
         f"--minutes {minutes:g} are over before everything was measured; left: {rest}. The same "
         f"command goes on there: {command}"
     )
-
-
-def accept_any(variants: list[Variant]) -> bool:
-    """Return that so many blocks are enough, whatever was measured."""
-    return True
-
-
-def open_session(
-    model: UserModel,
-    environment: Environment,
-    options: runner.Options,
-    where: Path,
-    facts: dict[str, Any],
-) -> Session:
-    """Return the session that an interrupted call left, or a new one.
-
-    It is one of the same code of framebench and of the user, as `facts` tell of the latter, in the
-    same environment. Which strategies are asked for does not matter: each has its own records.
-    """
-    code = f"{provenance.name_code()} {environment.name} {facts.get('sources', '')}"
-    question = [str(model.file), model.scenario, model.batch, options.rounds]
-    return Session.open(where, code, f"try {json.dumps(question)}")
-
-
-def announce(model: UserModel, strategies: list[str] | None) -> None:
-    """Print how many strategies are tried, and how long each takes, before the baseline is run.
-
-    What the run finds in the file leaves some of them out.
-    """
-    cases, _ = trial.list_cases(model, strategies)
-    count = len(cases) - 1  # without the baseline
-    others = ""
-    if count:
-        others = f", then up to {format_count(count, 'strategy', 'strategies')}"
-    say(
-        f"{model.file.name}: running the baseline first{others}. Each takes {USUAL_TIME}, and a "
-        "minute more if it compiles; an estimate follows"
-    )
-
-
-def report_slow_cases(cases: list[Case]) -> None:
-    """Print which cases are in the first block alone, and why."""
-    reasons = {}
-    for case in cases:
-        reason = runner.explain_slowness(case)
-        if reason:
-            reasons[case.strategy] = reason
-    if reasons:
-        first_reason = next(iter(reasons.values()))
-        say(f"in the first block alone: {', '.join(reasons)}: {first_reason}")
-
-
-def make_progress(
-    cases: list[Case],
-    where: Path,
-    blocks: int,
-    options: runner.Options,
-    survey_s: float,
-    session: str = "",
-) -> CaseProgress:
-    """Return a progress bar that guesses how long each case takes.
-
-    The guess is for cases that this machine never measured: a strategy's process takes as long as
-    the survey of the baseline did, `survey_s` seconds. A compiled case is timed in a second
-    process, whose first compilation takes COMPILER_S. Building a process takes most of its time,
-    and as many are built at once as there are cores. What `session` has measured counts as done.
-    """
-    guesses = {}
-    for case in cases:
-        guesses[case] = survey_s
-        if case.strategy_spec.compiles:
-            guesses[case] += survey_s + COMPILER_S
-    first_look = 1
-    turns = first_look + blocks if options.rounds else first_look
-    cores = len(options.list_cores())
-    return CaseProgress(
-        cases,
-        where,
-        err,
-        turns,
-        session,
-        guesses=guesses,
-        at_once=cores,
-        is_first_typical=True,  # the survey has built what the baseline needs
-    )
-
-
-def are_decided(run: measured.Run, variants: list[Variant]) -> bool:
-    """Return whether the times of these variants need no more blocks."""
-    from framebench.analysis import frames
-
-    rows = frames.make_frame(
-        [record for variant in variants for record in run.get_records(variant)]
-    )
-    return bool(frames.find_decided(rows).all())
 
 
 def search_batches(

@@ -237,7 +237,7 @@ def compare_(
 def compare_recorded(
     base: str,
     change: str,
-    selectors: Sequence[str],
+    selectors: list[str],
     results: Path,
     machine: str | None,
     minimum: float | None,
@@ -305,7 +305,7 @@ def suggest_next(
 
 
 def explain_not_measured(
-    records: list[Record], base: str, change: str, selectors: Sequence[str], results: Path
+    records: list[Record], base: str, change: str, selectors: list[str], results: Path
 ) -> str:
     """Return that a machine has no record of the named cases in both releases, and of which it has.
 

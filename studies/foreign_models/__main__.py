@@ -26,7 +26,7 @@ from framebench.records.record import Record
 from framebench.suite.user_file import Fault, list_imports
 from framebench.user_file import trial
 from framebench.user_file.strategies import list_general_strategies
-from framebench.user_model import command
+from framebench.user_model.session import TrialPlan, measure_strategies
 from studies.foreign_models import tables
 from studies.foreign_models.tables import RIGHT, UNPROVEN, UNSUPPORTED
 from studies.tables import IntoReadme, show_tables
@@ -200,13 +200,12 @@ def judged(row: Row, file: Path, framework: str, scenario: str, python: str, com
         try:
             options = runner.Options(rounds=0)
             environment = trial.choose_environment(model, python, print)
-            records, left_out, _session, _is_complete = command.measure(
-                model, names, options, 1, 0.0, Path(folder), environment
-            )
+            plan = TrialPlan(names, options, blocks=1, seconds=0.0)
+            outcome = measure_strategies(model, plan, Path(folder), environment)
         except Fault as error:
             return row | {"verdicts": {"fp32": f"fault: {str(error)[:200]}"}, "judged": about}
-    found = {record.parsed.strategy: verdict(record) for record in records} | dict.fromkeys(
-        left_out, UNSUPPORTED
+    found = {record.parsed.strategy: verdict(record) for record in outcome.records} | dict.fromkeys(
+        outcome.left_out, UNSUPPORTED
     )
     if compiled:
         return row | {

@@ -15,12 +15,12 @@ import pytest
 
 from framebench.engine import runner
 from framebench.engine.runner import Options
-from framebench.engine.session import Session
 from framebench.engine.timed_process import CONTROL, Variant
 from framebench.records.provenance import read_machine_name
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from framebench.user_model import command, look
+from framebench.user_model import command, look, session
+from framebench.user_model.session import NO_TIME, TrialOutcome, TrialPlan, measure_strategies
 from tests.callbacks import ignore
 from tests.fake_records import provenance, record
 from tests.record_files import add_records, list_files
@@ -105,25 +105,18 @@ def measure_some(
     first_look: Callable[..., None],
     sources: str = "",
     variants: list[Variant] = VARIANTS[:2],
-    **options: Any,
-) -> tuple[list[Any], dict[str, str], Session, bool]:
+    limit_s: float | None = None,
+    **listeners: Any,
+) -> TrialOutcome:
     """Measure strategies of a file by a stand-in of the first look."""
     cases = [variant.case for variant in variants]
     survey = {"facts": {"sources": sources}, "held": 0}
-    monkeypatch.setattr(command, "take_first_look", first_look)
-    monkeypatch.setattr(command.trial, "list_cases", Mock(return_value=(cases, {"compile": "why"})))
-    monkeypatch.setattr(command, "survey_baseline", Mock(return_value=survey))
+    monkeypatch.setattr(session, "take_first_look", first_look)
+    monkeypatch.setattr(session.trial, "list_cases", Mock(return_value=(cases, {"compile": "why"})))
+    monkeypatch.setattr(session, "survey_baseline", Mock(return_value=survey))
     model = SimpleNamespace(file=Path("mymodel.py"), scenario="train", batch=4)
-    return command.measure(
-        model,
-        strategies=None,
-        options=Options(rounds=0),
-        blocks=1,
-        seconds=0,
-        where=results,
-        environment=CONTROL,
-        **options,
-    )
+    plan = TrialPlan(None, Options(rounds=0), blocks=1, seconds=0, limit_s=limit_s)
+    return measure_strategies(model, plan, results, CONTROL, **listeners)
 
 
 @pytest.mark.parametrize(
@@ -162,21 +155,20 @@ def test_a_try_ends_in_its_minutes_and_goes_on_by_the_same_command(
     measure_four = partial(measure_some, monkeypatch, tmp_path, look.take_first_look)
     first = measure_four(variants=eager, limit_s=limit_s)
     assert looks == looked_at
-    _, left_out, session, is_complete = first
-    assert [name for name, why in left_out.items() if why == command.NO_TIME] == left
-    assert is_complete == (not left)
+    assert [name for name, why in first.left_out.items() if why == NO_TIME] == left
+    assert first.is_complete == (not left)
     if left:
         measure_four(variants=eager, limit_s=0)  # one more in any case
         assert looks == [*looked_at, left[0]]
         rest = measure_four(variants=eager)
         assert looks == [*looked_at, *left]
-        assert rest[2].id == session.id
-        assert rest[3]
+        assert rest.session.id == first.session.id
+        assert rest.is_complete
 
 
 def test_what_is_left_is_named_with_the_command_that_goes_on(monkeypatch):
     monkeypatch.setattr(command.sys, "argv", ["/bin/framebench", "try", "my model.py"])
-    text = command.describe_rest({"offload": command.NO_TIME, "autotune": "needs a GPU"}, 2.0)
+    text = command.describe_rest({"offload": NO_TIME, "autotune": "needs a GPU"}, 2.0)
     assert "--minutes 2 are over" in text
     assert "left: offload. " in text
     assert text.endswith("framebench try 'my model.py'")
@@ -230,10 +222,10 @@ def test_an_interrupted_try_goes_on_unless_the_file_was_changed(
     monkeypatch.setattr(look, "runs_in_one_process", Mock(return_value=True))
     with pytest.raises(KeyboardInterrupt):
         measure_some(monkeypatch, tmp_path, interrupt, "as before")
-    records, _, session, _ = measure_some(monkeypatch, tmp_path, go_on, sources)
+    outcome = measure_some(monkeypatch, tmp_path, go_on, sources)
     assert looked_at == left
-    assert [found.parsed.strategy for found in records] == ["fp32", "compile"]
-    session.close(tmp_path)
+    assert [found.parsed.strategy for found in outcome.records] == ["fp32", "compile"]
+    outcome.session.close(tmp_path)
     measure_some(monkeypatch, tmp_path, go_on, sources)
     assert looked_at == [*left, "fp32", "compile"], "what came to its end is measured anew"
 
