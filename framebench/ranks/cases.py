@@ -90,17 +90,17 @@ def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
     """
     if BRACES.search(selector):
         chosen = []
-        for one in expand_braces(selector):
-            chosen += match_cases(one, ranks)
+        for expanded in expand_braces(selector):
+            chosen += match_cases(expanded, ranks)
         return drop_duplicates(chosen)
     workload, framework, scenario, strategy, batch, size = split_parts(selector)
     names = [strategy]
     if any(glob in strategy for glob in "*?["):
         model = spec.load_workload(workload)
         names = []
-        for (of_scenario, name), one in OVER_RANKS.items():
+        for (of_scenario, name), over in OVER_RANKS.items():
             is_matched = of_scenario == scenario and fnmatchcase(name, strategy)
-            if is_matched and one.suits(model) and not one.needs:
+            if is_matched and over.suits(model) and not over.needs:
                 names.append(name)
     supported = []
     for name in names:
