@@ -24,7 +24,7 @@ from torch.optim.optimizer import (
 from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import list_plain_tensors
+from framebench.adapters.torch.observe import follow_saved, list_plain_tensors
 from framebench.adapters.torch.storages import Storages
 from framebench.explain.account import Account
 from framebench.instruments.memory_timeline import Value
@@ -75,9 +75,7 @@ class StorageAccount(Storages):
             hooks.append(module.register_forward_hook(self.leave_module, always_call=True))
         for hook in hooks:
             self.stack.callback(hook.remove)
-        self.stack.enter_context(
-            torch.autograd.graph.saved_tensors_hooks(self.save, lambda saved: saved)
-        )
+        self.stack.enter_context(follow_saved(self.save))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:

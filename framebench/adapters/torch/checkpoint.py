@@ -126,6 +126,19 @@ def _count_expected(run: TorchAdapter, runs: Counter[nn.Module], blocks: list[nn
     return sum(min(runs[block], passes) for block in blocks)
 
 
+def run_recomputed(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """Run a function whose activations the backward pass recomputes.
+
+    Raises DoesNotApply within a transform of `torch.func`, as PyTorch cannot recompute there.
+    """
+    is_compiling = torch.compiler.is_compiling()
+    if not is_compiling and torch._C._functorch.peek_interpreter_stack() is not None:
+        raise DoesNotApply(
+            "the blocks run within a transform of torch.func, where PyTorch recomputes nothing"
+        )
+    return recompute(function, *args, use_reentrant=False, **options)
+
+
 @switch
 def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
     """Recompute every block, or every second one and so on."""
@@ -150,7 +163,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
             if norms or run.float64:
                 second_run = partial(prepare_second_run, norms, run.float64)
                 options["context_fn"] = lambda: (nullcontext(), RepeatedContext(second_run))
-        return recompute(run_shared, *arguments, use_reentrant=False, **options)
+        return run_recomputed(run_shared, *arguments, **options)
 
     run.recipe.block_runner = run_block
     run.recipe.on_model.append(attach)
@@ -215,9 +228,9 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
             guarded = partial(_guard_second_run, second_run, norms, run.float64)
             return first_run, RepeatedContext(guarded)
 
-        options = {"use_reentrant": False, "context_fn": make_contexts} | drop_cache(kwargs)
         run_shared, arguments = share_arguments(block, drop_cache(xs))
-        return recompute(run_shared, *arguments, **options)
+        options = drop_cache(kwargs)
+        return run_recomputed(run_shared, *arguments, context_fn=make_contexts, **options)
 
     def count_attention() -> int:
         """Return how many matmuls attention makes in one forward pass."""

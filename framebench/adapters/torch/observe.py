@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -61,6 +61,38 @@ def iterate_graph(output: Tensor) -> Iterator[Any]:
 def count_graph_nodes(output: Tensor) -> int:
     """Return the number of nodes in the autograd graph that an output keeps alive."""
     return len(list(iterate_graph(output)))
+
+
+@contextlib.contextmanager
+def follow_saved(save: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    """Call `save` with each tensor that autograd saves in this context; its result is kept.
+
+    The transforms of `torch.func` refuse to run under such hooks. Within them nothing is followed;
+    the program's own hooks are refused, as they are without us.
+    """
+    hooks = torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor)
+    refuse_hooks = torch.autograd.graph.disable_saved_tensors_hooks
+
+    @contextlib.contextmanager
+    def pause(message: str) -> Iterator[None]:
+        innermost = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        if innermost is None or innermost[0] is not hooks.pack_hook:
+            with refuse_hooks(message):
+                yield
+            return
+        hooks.__exit__()
+        try:
+            with refuse_hooks(message):
+                yield
+        finally:
+            hooks.__enter__()
+
+    with hooks:
+        torch.autograd.graph.disable_saved_tensors_hooks = pause
+        try:
+            yield
+        finally:
+            torch.autograd.graph.disable_saved_tensors_hooks = refuse_hooks
 
 
 def count_unique_bytes(tensors: Iterable[Tensor]) -> int:
@@ -204,8 +236,7 @@ class StepCounter(DecomposingMode):
         handles.append(register_optimizer_step_post_hook(self.after_update))
         for handle in handles:
             self.stack.callback(handle.remove)
-        hooks = torch.autograd.graph.saved_tensors_hooks(self.on_save, lambda tensor: tensor)
-        self.stack.enter_context(hooks)
+        self.stack.enter_context(follow_saved(self.on_save))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:

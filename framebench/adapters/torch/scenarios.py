@@ -25,7 +25,7 @@ from framebench.adapters.proof import (
     if_counted,
 )
 from framebench.adapters.torch.adapter import TorchAdapter
-from framebench.adapters.torch.observe import count_unique_bytes
+from framebench.adapters.torch.observe import count_unique_bytes, follow_saved
 
 switch = Switches()
 
@@ -366,7 +366,7 @@ def _count_saved(gelu: Callable[[Tensor], Tensor]) -> Evidence:
         saved.append(tensor)
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with follow_saved(keep):
         gelu(torch.linspace(-3, 3, 7, requires_grad=True))
     return {"saved_by_one_gelu": len(saved)}
 

@@ -25,7 +25,7 @@ from framebench.adapters.torch.known_faults import (
     explain_wrong_gradients as explain_wrong_gradients,
 )
 from framebench.adapters.torch.known_faults import list_names
-from framebench.adapters.torch.observe import list_plain_tensors, name_dtype
+from framebench.adapters.torch.observe import follow_saved, list_plain_tensors, name_dtype
 from framebench.adapters.torch.user_optimizer import (
     CombinedOptimizer,
     asks_for_closure,
@@ -306,7 +306,7 @@ def measure_saved_at_peak(model: nn.Module, batch: Any, blocks: list[nn.Module])
         handles.append(block.register_forward_pre_hook(enter, with_kwargs=True))
         handles.append(block.register_forward_hook(leave, always_call=True))
     try:
-        with torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor):
+        with follow_saved(save):
             make_forward_pass(model, batch)
     finally:
         for handle in handles:
