@@ -1,9 +1,9 @@
 """The search for claims by the words that people type: stems, synonyms and Chinese words.
 
-A query and a claim share *terms*. A term is the stem of an English word, two of them that stand
-together, a concept of `synonyms.toml` that some word of it names, or two Chinese characters that
-stand together. A term that few claims have weighs more, and one in the statement of a claim more
-than one around it.
+A query and a claim share *terms*. A term is a number, the stem of an English word, two of these
+that stand together, two Chinese characters that stand together, or a concept of `synonyms.toml`
+that some word names. A term that few claims have weighs more, and one in the statement of a claim
+more than one around it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ LEAST_SCORE = 1e-9  # below it query and claim share no term
 LEAST_SHARE_OF_BEST = 0.55  # of the best claim's score: a claim below it is not shown
 SECONDARY_WEIGHT = 0.5  # of a term that is not in the statement itself
 NAMED_WEIGHT = 0.2  # of a word that stands for a concept
-NUMBER_WEIGHT = 0.25  # of a number
 PHRASE_WEIGHT = 0.5  # of two words that stand together, next to those of the words
 SIZED_BONUS = 1.02  # of equal claims, one that states a size comes first
 WORD = re.compile(r"[a-z]+(?:\d+[a-z]*)*|\d+(?:\.\d+)?")
@@ -140,24 +139,20 @@ class Index:
     def rank(self, query: str) -> list[Claim]:
         """Return the claims that a query finds, the best first, or none if it shares no term."""
         terms = find_terms(query)
-        scores = {}
-        for claim in self.claims:
-            scores[claim.name] = self.score(terms, claim)
+        scores = {claim.name: self.score(terms, claim) for claim in self.claims}
         least = max(LEAST_SHARE_OF_BEST * max(scores.values()), LEAST_SCORE)
-        near = [claim for claim in self.claims if scores[claim.name] >= least]
-        near.sort(key=lambda claim: scores[claim.name], reverse=True)  # equal ones keep their order
-        return near[:MOST_CLAIMS]
+        # equal ones keep their order
+        ranked = sorted(self.claims, key=lambda claim: scores[claim.name], reverse=True)
+        return [claim for claim in ranked if scores[claim.name] >= least][:MOST_CLAIMS]
 
     def score(self, terms: dict[str, float], claim: Claim) -> float:
         """Return how much of a query's terms a claim has: the rarer a term, the more it counts."""
         score = 0.0
-        for term, weight in terms.items():
-            if term in self.terms[claim.name]:
-                # a term that every claim has does not distinguish them: near 0
-                rarity = math.log((1 + len(self.claims)) / self.counts[term])
-                if term[0].isdigit():  # many sentences have a 30 or a 2
-                    rarity *= NUMBER_WEIGHT
-                score += weight * rarity * self.terms[claim.name][term]
+        of_claim = self.terms[claim.name]
+        for term in terms.keys() & of_claim.keys():
+            # a term that every claim has does not distinguish them: near 0
+            rarity = math.log((1 + len(self.claims)) / self.counts[term])
+            score += terms[term] * rarity * of_claim[term]
         if any(one.target.claimed is not None for one in claim.deciding):
             score *= SIZED_BONUS
         return score
@@ -174,14 +169,11 @@ def join_primary_text(claim: Claim) -> str:
     A query whether checkpointing is slower is then answered by the row with its times.
     """
     is_timed = any(re.search(r"\btime\b", one.name) for one in claim.measurements)
-    if is_timed:
-        return f"{claim.says} speed"
-    return claim.says
+    return f"{claim.says} speed" if is_timed else claim.says
 
 
 def join_secondary_text(claim: Claim) -> str:
     """Return the text that counts less than the sentence: metric, claimed size, part and place."""
-    texts = [claim.metric, claim.claimed, claim.part]
-    if claim.place is not None:
-        texts += [claim.place.phrase, *claim.place.names]
-    return " ".join(texts)
+    names = claim.place.names if claim.place else ()
+    phrase = claim.place.phrase if claim.place else ""
+    return " ".join((claim.metric, claim.claimed, claim.part, phrase, *names))
