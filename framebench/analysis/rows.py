@@ -24,11 +24,6 @@ PROPER_NAMES = TITLES  # the frameworks' proper names
 NAMED = 12  # as many cases are named in a footer; the others are counted
 
 
-def find_outcomes(df: pd.DataFrame) -> pd.Series:
-    """Return why each row has no numbers here."""
-    return df["status"].where(df["status"] != "ok", "not proven")
-
-
 def select_shown(df: pd.DataFrame) -> pd.DataFrame:
     """Return the strategies that people use, each once.
 
@@ -139,8 +134,9 @@ def make_footer(df: pd.DataFrame, *notes: str) -> list[str]:
 def describe_missing(df: pd.DataFrame) -> str:
     """Return a sentence with the rows that have no numbers by outcome, or nothing."""
     without = df[~df["usable"]]
+    reasons = without["status"].replace("ok", "not proven")
     outcomes = []
-    for outcome, names in name_strategies(without).groupby(find_outcomes(without)):
+    for outcome, names in name_strategies(without).groupby(reasons):
         outcomes.append(f"{outcome}: {shorten_list(names)}")
     return f"Without numbers: {'; '.join(outcomes)}." if outcomes else ""
 

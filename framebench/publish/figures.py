@@ -11,7 +11,6 @@ import pandas as pd
 from framebench.analysis.figures import FigureRequest, Question, render_all, start_drawing_pool
 from framebench.analysis.figures.batches import draw_curves, draw_savings
 from framebench.analysis.figures.fronts import draw_memory_and_speed, draw_pareto
-from framebench.analysis.figures.strategies import draw_heat_map
 from framebench.analysis.results import Results
 from framebench.analysis.rows import format_size_suffix
 from framebench.budget.max_batch import figure as max_batch
@@ -24,7 +23,6 @@ from framebench.versions import figure as versions
 QUESTIONS: dict[str, Question] = {
     "memory-speed": draw_memory_and_speed,
     "pareto": draw_pareto,
-    "strategies": draw_heat_map,
     "batches": draw_curves,
     "savings": draw_savings,
 }
