@@ -11,6 +11,7 @@ from framebench.claims.claim import Claim, Measurement
 from framebench.claims.measures import (
     DoesNotRun,
     Measure,
+    OfCases,
     OfProgram,
     choose_peak,
 )
@@ -201,9 +202,10 @@ def with_effect(line: Line, effect: Effect, target: Target) -> Line:
 def check_usable(line: Line, measure: Measure, machine: MachineResults) -> None:
     """Raise NoNumber for a plan of a wrong step, and if a strategy's effect is not confirmed.
 
-    A count from the evidence of an effect (`is_of_proof`) needs no confirmed effect: a count that
-    refutes the effect would otherwise never be shown.
+    A count from the evidence of an effect needs no confirmed effect: a count that refutes the
+    effect would otherwise never be shown.
     """
+    is_of_proof = isinstance(measure, OfCases) and measure.quantity.of_proof
     for case_id in line.cases:
         case = Case.from_id(case_id)
         # a right step would need other memory than one that is wrong wherever it ran
@@ -211,9 +213,7 @@ def check_usable(line: Line, measure: Measure, machine: MachineResults) -> None:
             raise NoNumber(
                 f"wrong wherever this step ran, so that a plan decides nothing: {case_id}"
             )
-        if line.planned or measure.is_of_proof:
-            continue
-        if not machine.is_proven(case):
+        if not line.planned and not is_of_proof and not machine.is_proven(case):
             raise NoNumber(f"the strategy's effect is not confirmed in {case_id}")
 
 

@@ -10,7 +10,7 @@ import math
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from operator import attrgetter
 from typing import Literal, TypeGuard
@@ -146,8 +146,6 @@ class Measure:
     refs: tuple[Ref, ...] = ()  # the cases of a comparison, the base first
     probe = ""  # the name of a program whose result it needs
     is_planned = False
-    # whether the proof of a strategy's effect rests on it, so that the number may refute the effect
-    is_of_proof = False
 
     @property
     def metric(self) -> str:
@@ -190,15 +188,7 @@ class OfCases(Measure):
     kind: str  # of `FORMS`
     quantity: SampledQuantity
     refs: tuple[Ref, ...]
-    own_form: Form | None = None
-
-    @property
-    def form(self) -> Form:  # type: ignore[override]
-        return self.own_form or FORMS[self.kind]
-
-    @property
-    def is_of_proof(self) -> bool:  # type: ignore[override]
-        return self.quantity.of_proof
+    form: Form = "change"
 
     @property
     def metric(self) -> str:
@@ -209,9 +199,10 @@ class OfCases(Measure):
             return resolve(self.refs, size)
         (ref,) = self.refs
         preset = spec.load_workload(ref.workload).sizes.get(size)
-        batches = preset.batches if preset and len(preset.batches) >= SWEPT[self.kind] else ()
+        if preset is None or len(preset.batches) < SWEPT[self.kind]:
+            return []
         names = (ref.workload, ref.framework, ref.scenario, ref.strategy)
-        return [Case(*names, batch, size) for batch in batches]
+        return [Case(*names, batch, size) for batch in preset.batches]
 
     def select_records(self, machine: MachineResults, case: Case) -> list[Record]:
         if self.quantity.of_wrong:
@@ -532,4 +523,4 @@ def choose_peak(measure: Measure, device: str) -> Measure:
     """Return the measure by which a peak is judged: on a GPU, the ratio of reserved bytes."""
     if device == "cpu" or not is_ratio(measure) or measure.quantity is not PEAK:
         return measure
-    return OfCases(measure.kind, RESERVED, measure.refs)
+    return replace(measure, quantity=RESERVED)

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from framebench.claims.claim import Advice, Claim, Measurement, Place
 from framebench.claims.measures import (
+    FORMS,
     Form,
     Measure,
     OfCases,
@@ -226,7 +227,8 @@ def make_measure(row: Row, workload: str, framework: str) -> Measure:
     refs = tuple(read_ref(text, workload, framework) for text in texts)
     if row.kind == "planned":
         return PlannedRatio(row.quantity, refs)  # type: ignore[arg-type]
-    return OfCases(row.kind, find_quantity(row.quantity), refs, row.form)
+    form = row.form or FORMS[row.kind]
+    return OfCases(row.kind, find_quantity(row.quantity), refs, form)
 
 
 def read_program(row: Row, read: Read) -> tuple[str, OfProgram]:

@@ -199,20 +199,16 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
     """
     lines = let_device_decide([line for line in entry.lines if line.value is not None], device)
     lines.sort(key=rank_line)
-    rows = []
-    for line in lines[:FEW_LINES]:
-        *cells, _records = make_line_row(line)
-        rows.append(tuple(cells))
+    rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]  # without the records
     hidden = len(entry.lines) - len(rows)
     more = "The remarks"
     if hidden:
         more = f"{format_count(hidden, 'more line')} and the remarks"
-    head, shown = drop_empty_plans(HEAD_OF_LINES[:-1], rows)
     return Table.of_text(
         describe_answer(entry, device, options),
         f"{more}: `framebench claims '{entry.name}' --all{choices}{options}`.",
-        head,
-        shown,
+        HEAD_OF_LINES[:-1],
+        rows,
         machine=", ".join(list_machines([entry])),
     )
 
@@ -237,12 +233,11 @@ def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
     deciding_first = sorted(lines, key=lambda line: not line.decides)
     rows = [make_line_row(line) for line in deciding_first]
     remarks = [f"{line.name}: {line.remark}" for line in entry.lines if line.remark]
-    head, shown = drop_empty_plans(HEAD_OF_LINES, rows)
     return Table.of_text(
         describe_answer(entry, device, options),
         f"{caption} {reasons}",
-        head,
-        shown,
+        HEAD_OF_LINES,
+        rows,
         notes=tuple(remarks),
         machine=", ".join(list_machines([entry])),
     )
