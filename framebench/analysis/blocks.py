@@ -18,7 +18,6 @@ from framebench.analysis.statistics import (
     Ratio,
     compare_blocks,
     compare_rounds,
-    compare_seconds,
     measure_spread,
     pool_spreads,
 )
@@ -72,12 +71,9 @@ def match_blocks(
 
 def compare_in_block(base: RecordBase, candidate: RecordBase) -> float | None:
     """Return the log ratio of the step times of two records of one block, by round."""
-    base_rounds, candidate_rounds = base.turns_taken.round, candidate.turns_taken.round
-    if base_rounds == candidate_rounds:  # nearly always, and quicker: thousands are compared
-        return compare_seconds(base.step_s, candidate.step_s)
     return compare_rounds(
-        dict(zip(base_rounds, base.step_s, strict=True)),
-        dict(zip(candidate_rounds, candidate.step_s, strict=True)),
+        dict(zip(base.turns_taken.round, base.step_s, strict=True)),
+        dict(zip(candidate.turns_taken.round, candidate.step_s, strict=True)),
     )
 
 

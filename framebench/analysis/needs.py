@@ -136,7 +136,8 @@ def find_kept_bytes(
         searches: All searches under an enforced limit.
     """
     if instrument == "host.rss":
-        return searches.find_untracked(case)
+        kept = searches.find_kept(case)
+        return kept.bytes if kept else None
     if peak is None or process_bytes is None:
         return None
     return max(process_bytes - peak, 0)

@@ -125,7 +125,7 @@ class Searches:
             newest[key] = fit
         self.fits = list(newest.values())
         # cached, since every row of a table asks for it several times
-        self._find_untracked = cache(self._find_largest_untracked)
+        self._find_own = cache(self._find_most_kept)
         self.published = published
 
     def select_fits(self, case: Case) -> list[Fit]:
@@ -154,11 +154,6 @@ class Searches:
             [fit for fit in fits if fit.provenance.hardware.get("device") == device]
         )
 
-    def find_untracked(self, case: Case) -> int | None:
-        """Return the bytes of `find_kept`, or None if no search tells."""
-        kept = self.find_kept(case)
-        return kept.bytes if kept else None
-
     def find_kept(self, case: Case) -> KeptBytes | None:
         """Return what a process has next to its tensors, such as workspaces.
 
@@ -166,7 +161,7 @@ class Searches:
         of the framework. If the framework has no searches here, published ones count; None if it
         has none there either.
         """
-        kept = self._find_untracked(replace(case, batch=1))
+        kept = self._find_own(replace(case, batch=1))
         # what a user's model keeps is counted in its own process
         if kept is None and self.published and case.workload != USER_MODEL:
             return self.published.find_kept(case)
@@ -174,8 +169,8 @@ class Searches:
 
     def name_lender(self, case: Case) -> str | None:
         """Return the machines of the published searches that count for the case, or None."""
-        is_own = self._find_untracked(replace(case, batch=1)) is not None
-        if is_own or not self.published or self.find_untracked(case) is None:
+        is_own = self._find_own(replace(case, batch=1)) is not None
+        if is_own or not self.published or self.find_kept(case) is None:
             return None
         machines = set()
         for fit in self.published.fits:
@@ -183,7 +178,7 @@ class Searches:
                 machines.add(fit.provenance.machine)
         return ", ".join(sorted(machines))
 
-    def _find_largest_untracked(self, case: Case) -> KeptBytes | None:
+    def _find_most_kept(self, case: Case) -> KeptBytes | None:
         """Return the most bytes in the searches that are most similar to the case (SIMILAR)."""
         for names in SIMILAR:
             sizes = []

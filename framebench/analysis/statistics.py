@@ -95,15 +95,7 @@ def compare_rounds(base: Mapping[int, float], candidate: Mapping[int, float]) ->
     shared = base.keys() & candidate.keys()
     if not shared:
         return None
-    return compare_seconds(
-        [base[number] for number in shared], [candidate[number] for number in shared]
-    )
-
-
-def compare_seconds(base: Sequence[float], candidate: Sequence[float]) -> float:
-    """Return the median log ratio of seconds, each over the one in the same place."""
-    logs = [math.log(other) - math.log(one) for one, other in zip(base, candidate, strict=True)]
-    return statistics.median(logs)
+    return statistics.median(math.log(candidate[number] / base[number]) for number in shared)
 
 
 def pool_spreads(spreads: Sequence[Pool]) -> Pool:

@@ -100,7 +100,11 @@ def test_searches_that_cannot_be_read_are_named_and_left_out(tmp_path):
 
 @pytest.mark.parametrize(
     ("framework", "kept", "lender"),
-    [("torch", 30, "theirs"), ("jax", 5, None), ("jittor", None, None)],
+    [
+        ("torch", KeptBytes(30, True), "theirs"),
+        ("jax", KeptBytes(5, True), None),
+        ("jittor", None, None),
+    ],
 )
 def test_published_searches_say_what_is_kept_where_the_folder_has_none_of_the_framework(
     framework, kept, lender
@@ -108,7 +112,7 @@ def test_published_searches_say_what_is_kept_where_the_folder_has_none_of_the_fr
     published = Searches([make_search(kept=30, machine="theirs")])
     own = Searches([make_search(case=replace(CASE, framework="jax"), kept=5)], published)
     case = replace(CASE, framework=framework)
-    assert (own.find_untracked(case), own.name_lender(case)) == (kept, lender)
+    assert (own.find_kept(case), own.name_lender(case)) == (kept, lender)
 
 
 def test_published_searches_do_not_say_whether_a_batch_fits():

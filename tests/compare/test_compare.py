@@ -1,7 +1,6 @@
-"""Two cases, or two versions of a framework, as variants of one block."""
+"""Two cases as variants of one block."""
 
 import json
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,6 @@ from framebench.engine.blocks import SILENT
 from framebench.engine.runner import Options
 from framebench.records import store
 from framebench.suite.case import Case
-from framebench.versions import measure as versions
 from tests.callbacks import InterruptingListener
 from tests.processes import framebench
 
@@ -57,29 +55,6 @@ def test_differences_in_the_work_of_two_cases_are_listed():
     other_work = replace(CASE, batch=8, size="cpu")
     assert compare.list_differences(CASE, same_work) == []
     assert compare.list_differences(CASE, other_work) == ["batch: 4 and 8", "size: tiny and cpu"]
-
-
-def test_an_interrupted_run_over_versions_is_resumed_in_the_same_blocks(fake_worker, results):
-    blocks = 2
-    ready = {}
-    for version in ("0.1", "0.2", "0.3"):
-        ready[version] = replace(fake_worker, version=version)
-    listener = InterruptingListener(3)
-    with pytest.raises(KeyboardInterrupt):
-        versions.measure([CASE, OTHER], ready, blocks, "s", OPTIONS, results, listener)
-    earlier = list(store.read_all(results))
-    count = len([CASE, OTHER]) * len(ready) * blocks
-    assert 0 < len(earlier) < count
-    statuses = versions.measure([CASE, OTHER], ready, blocks, "s", OPTIONS, results)
-    assert statuses == ["ok"] * count
-    records = list(store.read_all(results))
-    assert len(records) == count, "nothing lost, nothing measured twice"
-    for record in earlier:
-        assert record in records
-    variants = defaultdict(set)
-    for record in records:
-        variants[record.turns_taken.block].add(record.turns_taken.arm)
-    assert list(variants.values()) == [{0, 1, 2}] * 4
 
 
 def test_compare_prints_verdicts_and_cautions_as_json(fake_worker, results):
