@@ -52,7 +52,6 @@ class ModelFacts(TypedDict, total=False):
     own_step: bool  # whether the file has a `step`, which makes its own passes and updates
 
     # of JAX
-    draws: bool  # whether the model draws random numbers
     linen: bool  # whether it is a Linen module or a function, which cannot be changed inside
 
     # of PyTorch

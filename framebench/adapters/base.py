@@ -224,6 +224,10 @@ class Adapter(ABC):
         """Run one more step and return whether it draws random numbers."""
         return False
 
+    def keeps_drawing(self) -> bool:
+        """Return whether steps draw random numbers that `disable_randomness` leaves as they are."""
+        return False
+
     def draws_by_layout(self) -> bool:
         """Run one more step and return whether another memory format would change what it draws."""
         return True

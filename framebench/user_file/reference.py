@@ -374,7 +374,7 @@ def check_accumulation(adapter: Adapter, facts: ModelFacts) -> str:
         return checks.DRAWN
     same = checks.SAME_IN_BF16 if facts["narrow"] else checks.SAME
     reason = checks.check_accumulation(other, same)
-    return checks.DRAWN if reason and facts.get("draws") else reason
+    return checks.DRAWN if reason and adapter.keeps_drawing() else reason
 
 
 def reset_adapter(adapter: Adapter, case: Case) -> Adapter:

@@ -85,6 +85,7 @@ def check_rows(file: TriedFile, found: dict[str, Any]) -> None:
         row = found[strategy]
         if strategy in file.left_out:
             assert "left_out" in row, (strategy, row)
+            assert file.why in row["left_out"]
         else:
             check_row(file, strategy, row)
 

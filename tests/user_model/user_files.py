@@ -26,6 +26,7 @@ class TriedFile:
     strategies: tuple[str, ...]
     scenario: str = "train"
     left_out: tuple[str, ...] = ()
+    why: str = ""  # words of the reason, if asked about
     unproven: tuple[str, ...] = ()
     deterministic: tuple[str, ...] = ()  # verified without random numbers
     block: str | None = None  # the class that is recomputed, if asked about

@@ -56,6 +56,8 @@ from framebench.models.spec import USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
 from framebench.suite.trees import call_with, iterate_arrays, map_tree
 
+# operations that draw random numbers; a key alone, as Linen makes one for each module, draws none
+DRAWING = {"random_bits", "random_gamma", "rng_bit_generator", "rng_uniform"}
 NARROWER_THAN_FLOAT64 = (jnp.float32, jnp.bfloat16, jnp.float16)
 # our names of what Device.memory_stats() counts
 PEAKS = {"allocator.in_use": "peak_bytes_in_use", "allocator.reserved": "peak_pool_bytes"}
@@ -524,6 +526,10 @@ class JaxAdapter(Adapter):
         if not traced:  # an eager step has traced none
             traced = [self.program.trace(*self.list_arguments())]
         return [each.jaxpr for each in traced]
+
+    def keeps_drawing(self) -> bool:
+        names = {equation.primitive.name for equation in walk_equations(*self.list_jaxprs())}
+        return not names.isdisjoint(DRAWING)
 
     def find_narrow_result(self) -> str:
         for equation in walk_equations(*self.list_jaxprs()):

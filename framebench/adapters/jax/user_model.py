@@ -475,15 +475,11 @@ def facts(size: int) -> ModelFacts:
         batch_norms=[name for name, m in modules.items() if isinstance(m, nnx.BatchNorm)],
         has_convolutions=any(isinstance(module, nnx.Conv) for module in modules.values()),
     )
-    # a Linen module may have dropout inside, which is not visible from outside
-    may_drop = any(isinstance(module, nnx.Dropout | LinenModel) for module in modules.values())
-    has_random_state = any(nnx.state(model, nnx.RngState))
     return {
         **description,
         "uncut": explain_uncut(inputs, size),
         "params": params,
         "parameters": parameters,
-        "draws": has_random_state and may_drop,
         "own_step": user().has_step(),
         "linen": isinstance(model, LinenModel | FunctionModel),
         "optimizer": "of the file" if has_optimizer() else "SGD",
