@@ -36,6 +36,7 @@ from framebench.instruments.parent_death import die_with_parent
 from framebench.records import provenance, store
 from framebench.records.lines import open_to_append
 from framebench.suite.counting import format_count
+from framebench.suite.sequences import cut_into_batches
 
 Say = Callable[[str], None]
 ARRAY = 1000  # jobs: the most that Slurm takes at once unless it is set up for more
@@ -127,8 +128,8 @@ def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
         # an interpreter of the user's needs no environment
         if new and attempt == 0 and units[0].env is None:
             setup_jobs = prepare(new, jobs, frameworks)
-        for start in range(0, len(new), ARRAY):
-            ids_by_mark |= submit(new[start : start + ARRAY], jobs, setup_jobs, code)
+        for batch in cut_into_batches(new, ARRAY):
+            ids_by_mark |= submit(batch, jobs, setup_jobs, code)
             jobs.write_ids(ids_by_mark)
         awaited = [ids_by_mark[unit.mark(code)] for unit in unfinished]
         wait(awaited, units, jobs, code)

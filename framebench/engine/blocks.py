@@ -18,12 +18,11 @@ import secrets
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from framebench.engine import mathematics, recording, references, runner, unfinished
 from framebench.engine import page_cache as pages
@@ -40,8 +39,8 @@ from framebench.records.record import Record, Turns
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Mathematics
+from framebench.suite.sequences import cut_into_batches
 
-Item = TypeVar("Item")
 MathematicsCheck = Callable[
     [list[Variant], Options, Callable[[Case, str], None]], dict[Variant, Mathematics]
 ]
@@ -425,9 +424,7 @@ def find_substitute_reference(
         if process.verification:
             verified.append((process.variant.case, process.verification))
     machine = provenance.read_machine_name()
-    return references.find_in_block(case, verified) or references.find_in_records(
-        case, run.id, run.results, machine
-    )
+    return references.find_reference(case, verified, run.id, run.results, machine)
 
 
 def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:
@@ -455,17 +452,11 @@ def verify_timed_steps(processes: list[TimedProcess], run: Run) -> None:
     """Let the live processes verify their timed steps, each on a core of its own, and wait."""
     alive = [process for process in processes if process.ready]
     cores = run.options.list_cores()
-    for batch in split(alive, len(cores)):
+    for batch in cut_into_batches(alive, len(cores)):
         for process, core in zip(batch, cores):
             process.finish(core)
         for process in batch:
             process.end()
-
-
-def split(items: list[Item], at_once: int) -> Iterator[list[Item]]:
-    """Yield the items in batches of so many."""
-    for start in range(0, len(items), at_once):
-        yield items[start : start + at_once]
 
 
 def get_outcome(process: TimedProcess) -> CaseOutcome:
@@ -529,7 +520,7 @@ def finish_block(timed: list[TimedVariant], run: Run) -> None:
     Each record is written as soon as its variant is complete, so an interrupted session resumes at
     the first variant without one.
     """
-    for batch in split(timed, count_memory_processes(timed, run)):
+    for batch in cut_into_batches(timed, count_memory_processes(timed, run)):
         with ExitStack() as stack:
             processes: dict[int, MemoryProcess] = {}
             for place, each in enumerate(batch):

@@ -570,13 +570,21 @@ def ask_module(
     *arguments: str,
     variables: Mapping[str, str] = NO_VARIABLES,
     limit_s: float = MODULE_LIMIT_S,
+    on_errors: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Return the answer of one of our modules: the JSON object in the last line that it prints.
 
     A user's file may print too, or end the process before. Raises SetupError, as `run_module` does,
     and if there is no answer.
     """
-    printed = run_module(environment, module, *arguments, variables=variables, limit_s=limit_s)
+    printed = run_module(
+        environment,
+        module,
+        *arguments,
+        variables=variables,
+        limit_s=limit_s,
+        on_errors=on_errors,
+    )
     try:
         answer = json.loads(printed.splitlines()[-1])
     except (IndexError, ValueError, RecursionError):

@@ -30,6 +30,7 @@ from framebench.records import lines, provenance
 from framebench.records.lines import BadRecord
 from framebench.suite.case import Case, find_first_batch
 from framebench.suite.result import Mathematics
+from framebench.suite.sequences import cut_into_batches
 
 WORKER = "framebench.worker.mathematics"
 SMALLEST = "tiny"
@@ -192,8 +193,7 @@ def split(cases: list[Case], processes: int) -> list[list[Case]]:
     No batch has more than `CASES_OF_A_PROCESS` cases. The cases after the last batch wait.
     """
     size = min(CASES_OF_A_PROCESS, math.ceil(len(cases) / processes))
-    batches = [cases[start : start + size] for start in range(0, len(cases), size)]
-    return batches[:processes]
+    return list(cut_into_batches(cases, size))[:processes]
 
 
 def run_workers(

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from framebench.records import store
 from framebench.records.record import Record
+from framebench.records.record_base import get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
@@ -33,47 +34,40 @@ def order_by_reference(cases: list[Case]) -> list[Case]:
     """
     with_golden = [case for case in cases if not needs_reference(case)]
     without_golden = [case for case in cases if needs_reference(case)]
-    return with_golden + sorted(without_golden, key=_rank)
+    without_golden.sort(key=lambda case: (not is_baseline(case), FRAMEWORKS.index(case.framework)))
+    return with_golden + without_golden
 
 
-def _rank(case: Case) -> tuple[bool, int]:
-    """Return the key by which cases are sorted: baselines first, then by framework."""
-    return not _is_baseline(case), FRAMEWORKS.index(case.framework)
+def find_reference(
+    case: Case,
+    block: list[tuple[Case, Verification]],
+    session: str,
+    results: Path,
+    machine: str,
+) -> Reference | None:
+    """Return the reference of a case, or None if it needs none or there is none.
 
-
-def find_in_records(case: Case, session: str, results: Path, machine: str) -> Reference | None:
-    """Return the reference among a session's records of a machine.
-
-    It is None if the case needs no reference, or if no record can be one.
+    It is one of the verified cases of its block, or else among the session's records of a machine.
     """
     if not needs_reference(case):
         return None
+    for other, verification in block:
+        is_reference = computes_in_fp32(other, case.golden_key) and verification.passed
+        if is_reference and verification.summaries:
+            return make_reference(other.id, verification)
     candidates = []
     for file in store.list_files(results, machine):
         newest = {record.case: record for record in store.read_session(file, session)}
         for record in newest.values():
-            if record.case != case.id and _is_reference(record, case):
+            if record.case != case.id and can_be_reference(record, case):
                 candidates.append(record)
     if not candidates:
         return None
-    candidates.sort(key=lambda record: record.provenance.measured_at)
-    first = min(candidates, key=lambda record: not _is_baseline(record.parsed))
+    # a baseline, or else the first of the others
+    candidates.sort(key=get_measurement_time)
+    first = min(candidates, key=lambda record: not is_baseline(record.parsed))
     assert first.verification
     return make_reference(first.case, first.verification)
-
-
-def find_in_block(case: Case, alive: list[tuple[Case, Verification]]) -> Reference | None:
-    """Return the reference among the cases of a block that are alive, each with its verification.
-
-    It is None if the case needs no reference, or if no case of the block can be one.
-    """
-    if not needs_reference(case):
-        return None
-    for other, verification in alive:
-        is_reference = computes_in_fp32(other, case.golden_key) and verification.passed
-        if is_reference and verification.summaries:
-            return make_reference(other.id, verification)
-    return None
 
 
 def make_reference(case: str, verification: Verification) -> Reference:
@@ -87,12 +81,12 @@ def computes_in_fp32(case: Case, key: str) -> bool:
     return case.golden_key == key and case.strategy_spec.precision == "fp32"
 
 
-def _is_baseline(case: Case) -> bool:
+def is_baseline(case: Case) -> bool:
     """Return whether a case is the baseline of its stage."""
     return case.strategy == case.scenario_spec.baseline
 
 
-def _is_reference(record: Record, case: Case) -> bool:
+def can_be_reference(record: Record, case: Case) -> bool:
     """Return whether a verified float32 record of the same model can stand in as reference."""
     other = record.parsed
     same_model = (other.workload, other.batch, other.size) == (case.workload, case.batch, case.size)

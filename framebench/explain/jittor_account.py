@@ -23,6 +23,7 @@ from framebench.adapters.jittor.adapter import RUNNING, JittorAdapter
 from framebench.adapters.jittor.probe import load_probe
 from framebench.explain.account import Account
 from framebench.instruments.memory_timeline import Value
+from framebench.suite.sequences import cut_into_batches
 from framebench.suite.trees import iterate_arrays
 
 HOW = (
@@ -228,7 +229,7 @@ def explain_step(adapter: JittorAdapter) -> dict[str, Any]:
 def add_values_before(account: Account, origins: Origins) -> dict[int, Value]:
     """Add what is there before the step, and return by block what can be given back."""
     alive = {}
-    for block, size, node in split_rows(load_probe().held(), 3):
+    for block, size, node in cut_into_batches(load_probe().held(), 3):
         kind, layer = origins.labels.get(node, UNLABELLED)
         value = Value(kind, layer, "before", size=size)
         account.values.append(value)
@@ -245,7 +246,7 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
     """
     new_values: dict[int, Value] = {}
     makers = iter(load_probe().operators())  # one for each block taken
-    for block, size, node, source in split_rows(load_probe().end_recording(), 4):
+    for block, size, node, source in cut_into_batches(load_probe().end_recording(), 4):
         account.events += 1
         if size >= 0:  # taken
             value = origins.classify_variable(node, source)
@@ -266,9 +267,3 @@ def replay_blocks(account: Account, alive: dict[int, Value], origins: Origins) -
                 value.kind = "saved for backward"
     account.events += 1  # the end of the step, until which the last values are alive
     return new_values
-
-
-def split_rows(numbers: list[int], width: int) -> Iterator[list[int]]:
-    """Yield the rows of a table that the probe returns as one flat list."""
-    for start in range(0, len(numbers), width):
-        yield numbers[start : start + width]

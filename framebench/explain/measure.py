@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from framebench.engine import runner
-from framebench.engine.environments import Environment, SetupError, run_module
+from framebench.engine.environments import Environment, SetupError, ask_module
 from framebench.engine.runner import Options
 from framebench.explain.record import Explanation
 from framebench.suite.case import Case
@@ -52,9 +52,9 @@ def explain(case: Case, environment: Environment) -> Explanation:
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a program from the cache dumps no plan
     where = f"{case.id} in {environment.name}"
     try:
-        printed = run_module(environment, "framebench.explain.worker", case.id, variables=variables)
-        return Explanation.model_validate_json(printed.splitlines()[-1])
+        answer = ask_module(environment, "framebench.explain.worker", case.id, variables=variables)
+        return Explanation.model_validate(answer)
     except SetupError as error:
         raise Unexplained(f"{where}: {str(error).splitlines()[-1]}") from error
-    except (ValidationError, IndexError) as error:
+    except ValidationError as error:
         raise Unexplained(f"{where}: the worker returned no valid breakdown: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from framebench.engine import runner
-from framebench.engine.environments import MODULE_LIMIT_S, Environment, SetupError, run_module
+from framebench.engine.environments import MODULE_LIMIT_S, Environment, SetupError, ask_module
 from framebench.engine.runner import Options
 from framebench.engine.shortages import check_disks
 from framebench.growth.progress import PROGRESS, find_progress
@@ -107,7 +106,7 @@ def run_worker(
             progress(message)
 
     try:
-        printed = run_module(
+        answer = ask_module(
             environment,
             WORKER,
             *arguments,
@@ -115,13 +114,12 @@ def run_worker(
             limit_s=limit_s,
             on_errors=pass_progress_on,
         )
-        reply = json.loads(printed.splitlines()[-1])
-        if "fault" in reply:
-            check_disks(str(reply["fault"]), [environment.folder])
-            raise NoReadings(reply["fault"])
-        return Growth.model_validate(reply)
+        if "fault" in answer:
+            check_disks(str(answer["fault"]), [environment.folder])
+            raise NoReadings(answer["fault"])
+        return Growth.model_validate(answer)
     except SetupError as error:
         lines = [line for line in str(error).splitlines() if not line.startswith(PROGRESS)]
         raise NoReadings(f"{place}: {lines[-1]}") from error
-    except (ValidationError, ValueError, IndexError) as error:
-        raise NoReadings(f"{place} ended without an answer: {error}") from error
+    except ValidationError as error:
+        raise NoReadings(f"{place} gave no readings: {error}") from error

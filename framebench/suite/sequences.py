@@ -1,8 +1,8 @@
-"""Two steps with lists that many modules take: drop duplicates, and group by a key."""
+"""Steps with lists that many modules take: drop duplicates, group by a key, cut into batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -24,3 +24,9 @@ def group_by(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, lis
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
+
+
+def cut_into_batches(items: list[Item], size: int) -> Iterator[list[Item]]:
+    """Yield the items in batches of this size; the last may be smaller."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -37,7 +37,7 @@ def append_record(root: Path, case: Case, status: str = "ok", session: str = "s"
 
 
 def find_reference(root: Path, case: str) -> Reference | None:
-    return references.find_in_records(parse(case), "s", root, "m")
+    return references.find_reference(parse(case), [], "s", root, "m")
 
 
 def test_the_baseline_of_the_session_is_the_reference(tmp_path):
