@@ -74,7 +74,5 @@ def read_free_memory(cgroup: Path = CGROUP) -> int:
 
 def read_free_gpu_memory() -> int | None:
     """Return the bytes that are free on the GPU, or None if there is no GPU or it does not tell."""
-    state = nvml.read_state()
-    if "memory_bytes" not in state or "used_bytes" not in state:
-        return None
-    return int(state["memory_bytes"] - state["used_bytes"])
+    memory = nvml.read_memory()
+    return memory.total - memory.used if memory else None

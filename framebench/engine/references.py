@@ -19,8 +19,6 @@ from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Verification
 
-MAKERS = ("torch", "jax")  # of float64 values: the first makes them, the second confirms them
-
 
 def needs_reference(case: Case) -> bool:
     """Return whether golden.json lacks the case's values."""

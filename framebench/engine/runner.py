@@ -16,7 +16,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from framebench.engine.environments import Environment
-from framebench.engine.references import MAKERS
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV
@@ -199,7 +198,8 @@ class MemoryProcess:
         task = options.make_task(case, part, extra=extra)
         # the rise of the whole GPU's use is this process's only where no other one runs
         is_alone = len(options.list_cores()) == 1
-        used_before = nvml.read_used() if is_alone else None
+        memory = nvml.read_memory() if is_alone else None
+        used_before = memory.used if memory else None
         self.worker = Worker(environment, "framebench.worker.worker", task.as_dict(), variables)
         # watched from its first moment: it may end while others are waited for
         self.watching = ExitStack()
@@ -250,18 +250,10 @@ def explain_missing_reference(case: Case) -> str | None:
     preset = case.workload_spec.sizes.get(case.size)
     if preset is None or case.batch not in preset.batches:
         return None
-    missing = f"no reference: golden.json has no values for {case.golden_key}"
-    makers = set()
-    for other in profiles.list_cases():
-        if (other.workload, other.size) != (case.workload, case.size):
-            continue
-        can_make = other.framework in MAKERS and other.support.supported
-        if can_make and other.golden_key == case.golden_key:
-            makers.add(other.framework)
-    if not makers:
-        return f"{missing}, and neither PyTorch nor JAX, which make them, supports the strategy"
-    option = " --unconfirmed" if len(makers) == 1 else ""
-    return f"{missing}; make them: framebench dev golden {case.workload} --missing{option}"
+    return (
+        f"no reference: golden.json has no values for {case.golden_key}; make them: framebench dev "
+        f"golden {case.workload} --missing"
+    )
 
 
 def explain_slowness(case: Case) -> str | None:

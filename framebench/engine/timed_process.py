@@ -18,6 +18,7 @@ from framebench.engine.recording import Samples
 from framebench.engine.runner import CaseOutcome, Options, make_worker_variables, read_case_outcome
 from framebench.engine.supervisor import Worker
 from framebench.instruments import nvml
+from framebench.instruments.host import read_status
 from framebench.records.record import read_result
 from framebench.suite.case import Case
 from framebench.suite.protocol import Command, Message, Reference, Turn
@@ -199,10 +200,7 @@ class TimedProcess:
         """Return the peak of resident memory in bytes, or 0 without a process, or without Linux."""
         if self.worker is not None:
             with contextlib.suppress(OSError):
-                status = Path(f"/proc/{self.worker.process.pid}/status").read_text()
-                for line in status.splitlines():
-                    if line.startswith("VmHWM:"):
-                        return int(line.split()[1]) * 1024
+                return read_status("VmHWM", self.worker.process.pid)
         return 0
 
     def list_mapped_files(self) -> set[Path]:

@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any
 
 MALLOC_ENV = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072"}
-_STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"  # written to clear_refs it resets VmHWM to the present VmRSS (proc(5))
 
 
-def read_status(field: str) -> int:
-    """Return `VmRSS` or `VmHWM` of this process in bytes.
+def read_status(field: str, process: int | str = "self") -> int:
+    """Return `VmRSS`, `VmHWM` or another field of a process's /proc/<id>/status in bytes.
 
-    Raises OSError if /proc/self/status has no such line.
+    Raises OSError if there is no such process, or its status has no such line.
     """
-    for line in _STATUS.read_text().splitlines():
+    status = Path(f"/proc/{process}/status")
+    for line in status.read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
-    raise OSError(f"{_STATUS} has no {field}")
+    raise OSError(f"{status} has no {field}")
 
 
 class Mallinfo(ctypes.Structure):

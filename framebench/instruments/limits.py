@@ -82,10 +82,5 @@ def is_out_of_memory(error: BaseException, limited: bool) -> bool:
 
 def read_gpu_memory() -> int | None:
     """Return the total memory in bytes of the GPU that this process uses, or None without a GPU."""
-    handle = nvml.find_gpu()
-    if handle is None:
-        return None
-    import pynvml
-
-    memory = nvml.query(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    return None if memory is None else int(memory.total)
+    memory = nvml.read_memory()
+    return memory.total if memory else None

@@ -11,7 +11,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 MIB = 2**20
 JOULE = 1000  # millijoules, in which NVML counts energy
@@ -73,7 +73,7 @@ def read_state() -> dict[str, Any]:
     handle = find_gpu()
     if handle is None:
         return {}
-    memory = query(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = read_memory()
     power = query(pynvml.nvmlDeviceGetPowerUsage, handle)
     power_limit = query(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
     processes = query(pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
@@ -81,8 +81,8 @@ def read_state() -> dict[str, Any]:
         "name": query(pynvml.nvmlDeviceGetName, handle),
         "driver": query(pynvml.nvmlSystemGetDriverVersion),
         "cuda_of_the_driver": read_cuda_version(),
-        "memory_bytes": memory and int(memory.total),
-        "used_bytes": memory and int(memory.used),
+        "memory_bytes": memory and memory.total,
+        "used_bytes": memory and memory.used,
         "sm_clock_mhz": query(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_SM),
         "memory_clock_mhz": query(pynvml.nvmlDeviceGetClockInfo, handle, pynvml.NVML_CLOCK_MEM),
         "max_sm_clock_mhz": query(pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
@@ -122,9 +122,22 @@ def read_energy() -> float | None:
     return float(millijoules) / JOULE
 
 
-def read_used() -> int | None:
-    """Return the bytes of the GPU's memory that all processes use together."""
-    return read_state().get("used_bytes")
+class GpuMemory(NamedTuple):
+    """The memory of the whole GPU in bytes."""
+
+    total: int
+    used: int  # by all processes together
+
+
+def read_memory() -> GpuMemory | None:
+    """Return the memory of the GPU that a worker gets, or None without a GPU or an answer."""
+    handle = find_gpu()
+    if handle is None:
+        return None
+    import pynvml  # a worker's environment may lack it
+
+    memory = query(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return GpuMemory(int(memory.total), int(memory.used)) if memory else None
 
 
 def read_used_by(pid: int) -> int | None:
@@ -174,7 +187,9 @@ class ProcessPeak:
         """Stop the thread, and read what the GPU has in use now."""
         self.done.set()
         self.thread.join()
-        self.after = read_used() if self.before is not None else None
+        memory = read_memory()
+        if memory and self.before is not None:
+            self.after = memory.used
 
     def watch(self) -> None:
         """Sample until the context is left."""
@@ -197,9 +212,9 @@ class ProcessPeak:
         import pynvml
 
         if self.before is not None:
-            memory = query(pynvml.nvmlDeviceGetMemoryInfo, find_gpu())
+            memory = read_memory()
             if memory:
-                self.most = max(self.most or 0, int(memory.used))
+                self.most = max(self.most or 0, memory.used)
         for device in devices:
             running = query(pynvml.nvmlDeviceGetComputeRunningProcesses, device) or []
             self.most_listed = max(self.most_listed or 0, len(running))

@@ -12,7 +12,6 @@ import errno
 import fcntl
 import json
 import os
-import re
 import stat
 import warnings
 from collections.abc import Iterable, Iterator
@@ -23,9 +22,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 MOST_BYTES = 2**20  # of one file of JSON, or of one line; records have some 5 KiB
 MOST_FILE_BYTES = 2**30  # of one file of lines: some 200,000 records
-MOST_LEVELS = 200  # of lists and objects within each other; records have some 6
-ESCAPED = re.compile(rb"\\.", re.DOTALL)  # a character of a string, such as a quote within it
-BRACKETS = re.compile(rb"[\[\]{}]")
 BUFFER_BYTES = 2**18  # many lines at once: one has 5 KiB
 READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 APPENDING = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -80,8 +76,8 @@ def read_bytes(path: Path | str, most_bytes: int = MOST_BYTES) -> bytes:
 def read_lines(path: Path | str) -> Iterator[Line]:
     """Yield the lines of a file, one after the other, so that no more than one is in memory.
 
-    A last line that was cut off has a fault, and so has one that is too long or nested too deep.
-    Raises BadRecord if the file cannot be read (`open_regular`).
+    A last line that was cut off has a fault, and so has one that is too long. Raises BadRecord if
+    the file cannot be read (`open_regular`).
     """
     with open_regular(path, MOST_FILE_BYTES) as file:
         for number in count(1):
@@ -93,8 +89,6 @@ def read_lines(path: Path | str) -> Iterator[Line]:
                 while text and not text.endswith(b"\n"):
                     text = file.readline(MOST_BYTES)
                 yield Line(place, b"", f"more than {MOST_BYTES:,} bytes in a line")
-            elif is_too_deep(text):
-                yield Line(place, b"", f"more than {MOST_LEVELS} lists and objects in each other")
             elif text.endswith(b"\n") or is_json(text):
                 yield Line(place, text)
             else:
@@ -184,7 +178,7 @@ def end_last_line(handle: int, file: Path) -> None:
 
 
 def is_json(text: bytes) -> bool:
-    """Return whether a text is complete JSON of at most MOST_LEVELS."""
+    """Return whether a text is complete JSON."""
     try:
         parse_json(text)
     except ValueError:
@@ -194,26 +188,10 @@ def is_json(text: bytes) -> bool:
 
 def parse_json(text: bytes) -> Any:
     """Return what a text of JSON says. Raises ValueError if it is none, or is nested too deep."""
-    if is_too_deep(text):
-        raise ValueError(f"more than {MOST_LEVELS} lists and objects in each other")
-    return json.loads(text.decode())  # of bytes, UTF-16 would be taken too
-
-
-def is_too_deep(text: bytes) -> bool:
-    """Return whether lists and objects of JSON lie within each other beyond MOST_LEVELS.
-
-    A parser that follows them reaches Python's limit on recursion. There even Python's report of an
-    exception that a finalizer raised fails, and a traceback is printed.
-    """
-    if text.count(b"[") + text.count(b"{") <= MOST_LEVELS:
-        return False
-    outside_strings = ESCAPED.sub(b"", text).split(b'"')[::2]
-    level = 0
-    for bracket in BRACKETS.findall(b"".join(outside_strings)):
-        level += 1 if bracket in (b"[", b"{") else -1
-        if level > MOST_LEVELS:
-            return True
-    return False
+    try:
+        return json.loads(text.decode())  # of bytes, UTF-16 would be taken too
+    except RecursionError as error:
+        raise ValueError("too many lists and objects in each other") from error
 
 
 def write_all(handle: int, text: bytes) -> None:

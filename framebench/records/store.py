@@ -26,8 +26,6 @@ from framebench.records.lines import (
     Line,
     RecordWarning,
     append_lines,
-    is_json,
-    is_too_deep,
     name_in_errors,
     read_bytes,
     read_lines,
@@ -232,15 +230,9 @@ def explain(error: ValidationError) -> str:
             "upgrade to read it"
         )
     reason = f"{place}: {first['msg']}" if place else first["msg"]
-    if first["type"] == "json_invalid" and is_broken(first["input"]):
-        reason = "cut off or no JSON"
+    if first["type"] == "json_invalid":
+        reason = "cut off or no JSON, or nested too deep"
     return f"not a framebench record: {reason}"
-
-
-def is_broken(text: str | bytes) -> bool:
-    """Return whether a text is no JSON, at any depth that can be told."""
-    content = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
-    return not is_too_deep(content) and not is_json(content)
 
 
 def parse(kind: type[Model], line: Line) -> Model:

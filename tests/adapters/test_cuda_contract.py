@@ -52,7 +52,7 @@ def test_the_state_has_only_readings_that_nvml_supports():
 def test_the_workers_gpu_is_the_first_visible_one(visible, handle, memory, fake_nvml, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     sizes = {("index", 3): 4 * GIB, ("uuid", "GPU-5c8f"): GIB}
-    fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=sizes[h])
+    fake_nvml.nvmlDeviceGetMemoryInfo = lambda h: SimpleNamespace(total=sizes[h], used=0)
     assert nvml.find_gpu() == handle
     assert limits.read_gpu_memory() == memory
 
