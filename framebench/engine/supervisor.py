@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import re
 import signal
@@ -12,9 +11,8 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
-from typing import Any, NotRequired, get_origin, get_type_hints, is_typeddict
+from typing import Any
 
 from framebench.engine.children import CHILDREN, LineReader, LogTail, TooLong
 from framebench.engine.environments import (
@@ -222,8 +220,8 @@ def make_protocol_error(fault: str) -> Message:
 def parse_message(line: bytes) -> Message:
     """Return the message in a line.
 
-    A line that is no message becomes an error. A last line that was cut off when the worker died
-    becomes an empty message.
+    A line that has no key of a message, or another key, becomes an error. A last line that was cut
+    off when the worker died becomes an empty message.
     """
     try:
         message: Message = json.loads(line)
@@ -231,55 +229,11 @@ def parse_message(line: bytes) -> Message:
         message = {}
         if not line.endswith(b"\n"):
             return message
-    if not is_message(message):
+    has_keys = isinstance(message, dict) and bool(message)
+    if not has_keys or not message.keys() <= Message.__annotations__.keys():
         printed = line.decode(errors="replace").strip()[:200]
         return make_protocol_error(f"not a message: {printed}")
     return message
-
-
-@cache
-def get_kinds(kind: type) -> dict[str, Any]:
-    """Return the type of each key of a TypedDict."""
-    return get_type_hints(kind, include_extras=True)
-
-
-def is_message(value: object) -> bool:
-    """Return whether a value that was read from JSON is a Message.
-
-    It has at least one key, no other keys than a Message, and values of their types.
-    """
-    if not value or not isinstance(value, dict):
-        return False
-    kinds = get_kinds(Message)
-    return all(name in kinds and is_kind(value[name], kinds[name]) for name in value)
-
-
-def is_kind(value: object, kind: Any) -> bool:
-    """Return whether a value that was read from JSON has a type of `suite/protocol.py`.
-
-    A float must be positive and finite, as everything is that a worker measures.
-    """
-    if is_typeddict(kind):
-        return isinstance(value, dict) and has_required_keys(value, kind)
-    if kind is float:
-        if isinstance(value, bool) or not isinstance(value, int | float):  # a bool is an int, too
-            return False
-        return 0 < value < math.inf
-    origin = get_origin(kind)  # such as Mapping of Mapping[str, Any]
-    return isinstance(value, origin or kind)
-
-
-def has_required_keys(fields: dict[str, Any], kind: type) -> bool:
-    """Return whether a dict has the required keys of a TypedDict, with values of their types.
-
-    Keys that may be missing are not checked.
-    """
-    for name, expected in get_kinds(kind).items():
-        if get_origin(expected) is NotRequired:
-            continue
-        if name not in fields or not is_kind(fields[name], expected):
-            return False
-    return True
 
 
 def classify(worker: Worker, oom_killed: bool) -> Outcome:
@@ -334,15 +288,16 @@ def describe_compiler_error(log: str, already_said: str = "") -> str:
 
 
 def name_end(code: int) -> str:
-    """Return what a process ended by: `exit code 3`, or a signal's name for a negative code."""
-    return name_signal(-code) if code < 0 else f"exit code {code}"
+    """Return what a process ended by: `exit code 3`, or a signal's name for a negative code.
 
-
-def name_signal(number: int) -> str:
-    """Return a signal's name, such as `SIGKILL`, or `signal 35`: most real-time ones have none."""
-    if number in set(signal.Signals):
-        return signal.Signals(number).name
-    return f"signal {number}"
+    Most real-time signals have no name, such as `signal 35`.
+    """
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
 
 
 def count_oom_kills() -> int:

@@ -13,12 +13,15 @@ import tracemalloc
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from functools import cache
+from itertools import islice
 from pathlib import Path
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from framebench.growth.additions import find_additions
 from framebench.growth.progress import STEPS_PER_HALF
+from framebench.suite.sequences import drop_duplicates
 
 # A leak comes with the steps. What fewer of the second half's steps leave behind is no leak.
 FEWEST_LEFTOVERS = 0.75 * STEPS_PER_HALF
@@ -293,16 +296,13 @@ def find_origin(thing: Any) -> str:
     return choose_line((frame.filename, frame.lineno) for frame in reversed(trace))
 
 
-def find_caller(frame: FrameType | None) -> str:
+def find_caller(frame: FrameType) -> str:
     """Return the most telling line of this frame and of those that called it.
 
     `choose_line` says which that is. At most MOST_CALLERS frames are looked at.
     """
-    lines: list[tuple[str, int]] = []
-    while frame is not None and len(lines) < MOST_CALLERS:
-        lines.append((frame.f_code.co_filename, frame.f_lineno))
-        frame = frame.f_back
-    return choose_line(lines)
+    callers = islice(walk_stack(frame), MOST_CALLERS)
+    return choose_line((caller.f_code.co_filename, line) for caller, line in callers)
 
 
 def choose_line(lines: Iterable[tuple[str, int]]) -> str:
@@ -428,9 +428,5 @@ def describe_additions(name: str, file: str | None) -> str:
 
 def list_running_files() -> list[str]:
     """Return the files whose functions run now, each once."""
-    files: list[str] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and len(files) < MOST_CALLERS:
-        files.append(frame.f_code.co_filename)
-        frame = frame.f_back
-    return list(dict.fromkeys(files))
+    callers = islice(walk_stack(sys._getframe(1)), MOST_CALLERS)
+    return drop_duplicates(caller.f_code.co_filename for caller, _ in callers)

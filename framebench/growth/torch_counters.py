@@ -6,6 +6,7 @@ import gc
 import sys
 import weakref
 from collections.abc import Callable
+from traceback import walk_stack
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -187,19 +188,18 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
         return f"with a graph of {size} operations: keep .item() or .detach() of it instead"
 
 
-def list_variables(frame: FrameType | None) -> list[tuple[str, torch.Tensor]]:
+def list_variables(frame: FrameType) -> list[tuple[str, torch.Tensor]]:
     """Return the tensors that variables of the user's code hold, and attributes of objects there.
 
     Looked at are the callers of this frame that lie in the user's files.
     """
     variables = []
-    while frame is not None:
-        file = frame.f_code.co_filename
+    for caller, _ in walk_stack(frame):
+        file = caller.f_code.co_filename
         if rank_file(file) == 2:
             place = shorten_path(file)
-            for name, tensor in list_named_tensors(frame):
+            for name, tensor in list_named_tensors(caller):
                 variables.append((f"`{name}`, in {place}", tensor))
-        frame = frame.f_back
     return variables
 
 

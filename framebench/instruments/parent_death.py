@@ -12,7 +12,6 @@ import sys
 # loaded here, since a process that was just forked must not load a library
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
-PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent() -> None:
@@ -22,12 +21,3 @@ def die_with_parent() -> None:
     """
     if LIBC is not None:
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def adopt_orphans() -> None:
-    """Let the kernel make this process the parent of the orphans among its descendants.
-
-    Otherwise a daemon with another process group and an empty environment could not be found.
-    """
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
