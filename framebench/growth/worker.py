@@ -208,7 +208,7 @@ def run_as_main(file: str, functions: set[str], mark: Callable[[Any], Any]) -> N
     setattr(module, MARK, mark)
     sys.modules["__main__"] = module
     code = compile(parse_marked(file, functions), file, "exec")
-    exec(code, vars(module))
+    exec(code, vars(module))  # noqa: S102 - the script that the user names, as Python runs it
 
 
 if __name__ == "__main__":

@@ -354,37 +354,23 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
 def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
     """Return the files of lines in a folder and those in it, in order, or none if it is no folder.
 
-    A folder that is too deep is named in a RecordWarning (`walk`). Raises OSError if a folder
-    cannot be looked into.
+    Folders may be a stranger's, and nested until no path can name the innermost one: what is deeper
+    than MOST_DEPTH is named in a RecordWarning. Raises OSError if a folder cannot be looked into.
     """
 
     def fail(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):
             raise error
 
-    def warn(fault: str) -> None:
-        warnings.warn(f"skipped {fault}", RecordWarning, stacklevel=2)
-
     files = []
-    for where, _, names in walk(folder, fail, warn):
+    for where, inner, names in os.walk(folder, onerror=fail):
         files += [os.path.join(where, name) for name in names if name.endswith(suffix)]
-    return sorted(files)
-
-
-def walk(
-    folder: Path, report_unlisted: Callable[[OSError], None], report_deep: Callable[[str], None]
-) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Walk through a folder, which may be a stranger's, as `os.walk` does, down to MOST_DEPTH.
-
-    Folders may be nested until no path can name the innermost one. `report_deep` is told of those
-    that are not looked into, `report_unlisted` of those that cannot be listed.
-    """
-    for where, inner, names in os.walk(folder, onerror=report_unlisted):
         depth = len(Path(where).relative_to(folder).parts)
         if depth == MOST_DEPTH and inner:
-            report_deep(f"{where}: more than {MOST_DEPTH} folders deep; the rest was not looked at")
             inner.clear()
-        yield where, inner, names
+            reason = f"more than {MOST_DEPTH} folders deep; the rest was not looked at"
+            warnings.warn(f"skipped {where}: {reason}", RecordWarning, stacklevel=2)
+    return sorted(files)
 
 
 def list_single_folders(root: Path, machine: str | None = None) -> list[str]:

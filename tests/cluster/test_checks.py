@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any
 
 import pytest
 
-from framebench.cluster import checks
 from framebench.cluster.checks import check
 from framebench.models.spec import Workload
 from framebench.records import store
-from framebench.records.lines import MOST_FILE_BYTES
 from framebench.suite.protocol import VERSION
 from tests.processes import framebench, plain_user
 from tests.record_files import append_lines, change_all, change_line, copy_cases
+from tests.records.test_strangers_folder import HOSTILE
 from tests.sample_records import RESULTS
 
 
@@ -74,32 +72,23 @@ def test_records_of_an_older_protocol_are_noted(sent_folder):
     )
 
 
-WRONG = {"case": "c", "computed": True, "passed": True, "worst": "head", "tolerance": 1e-9}
+WRONG = {"case": "c", "computed": True, "passed": False}
 TAMPERED: list[tuple[dict[str, Any], str]] = [
     ({"step_s.0": 1000.0}, "of a process that took"),
     ({"spent_s": {}}, "how long its process took"),
     ({"turns.arm": 7}, "is no variant"),
-    ({"turns.steps": 0}, "times of no steps"),
-    ({"turns.block": " "}, "a block without a name"),
     ({"turns.seed": 1}, "differ in their seed"),
     ({"turns.round": []}, "do not belong together"),
-    ({"turns.reference_s.0": 0.02}, "time of the reference product"),
-    ({"turns.reference_flop": 1e300}, "matmul of 1e.300 operations, where it has 4,294,967,296"),
     ({"peaks": {"host.rss": 1000}}, "its parameters alone have"),
     ({"peaks": {"host.rss": 2**50}}, "on a machine with"),
-    (
-        {"verification.relative_error.loss_0": 0.5},
-        "beyond its tolerance.*\n.*not that of the values",
-    ),
+    ({"verification.relative_error.loss_0": 0.5}, "loss_0 is beyond its tolerance"),
     ({"verification.tensors.gradient.failed": 1}, "tensors of gradient are beyond"),
     ({"verification.golden": {"loss_0": 1.0}}, "other values than those"),
     (
         {"verification.relative_error": {}, "verification.tensors": {}},
         "nothing was compared",
     ),
-    ({"verification.mathematics": WRONG | {"error": 1e-5}}, "in float64, though head is beyond"),
-    ({"verification.mathematics": WRONG | {"passed": False}}, "mathematics is wrong in float64"),
-    ({"verification.mathematics": WRONG | {"computed": False}}, "for no reason that it says"),
+    ({"verification.mathematics": WRONG}, "mathematics is wrong in float64"),
     ({"verification": None}, "nothing was verified"),
     ({"status": "wrong", "reason": "x"}, "and yet it has measurements"),
     ({"effect": None}, "whether the strategy took effect"),
@@ -108,16 +97,13 @@ TAMPERED: list[tuple[dict[str, Any], str]] = [
     ({"provenance.measured_at": "2999-01-01T00:00:00Z"}, "in the future"),
     ({"provenance.hardware": {}}, "machine's cpu, cores"),
     ({"provenance.planted": {"spin": 0.1}}, "planted"),
-    ({"provenance.hardware.cores": "two"}, "machine's cores is two, which is no int"),
     ({"provenance.hardware.cpu": ["x"]}, "cpu is a name"),
-    ({"provenance.calibration.measured_at": "2026-11-24T18:27:43"}, "without a time zone"),
     ({"verification.margin": 1.5}, "an error of 1.5 tolerances"),
-    ({"effect.evidence.operators": {"mean": -1}}, "counts nothing that can be counted"),
     ({"effect.evidence.activation_bytes": "x"}, "activation_bytes is a number of bytes"),
     ({"provenance.machine": "mine"}, "lies under the machine"),
     ({"provenance.versions": {"torch": "9"}}, "lies under torch-2.13.0"),
     ({"provenance.versions": {}}, "no version of torch"),
-    ({"provenance.versions": {"torch": "\x1b[2J\n"}}, r"torch \?\[2J\?"),
+    ({"provenance.versions": {"torch": "\x1b[2J\n"}}, r"torch \\u001b\[2J"),
     ({"better": True}, "not a framebench record: better"),
     ({"case": "transformer/torch/varlen/padded/b9999999/cpu"}, "is no variant"),
 ]
@@ -133,17 +119,12 @@ def test_tampered_records_are_named(changes, message, sent_folder, monkeypatch):
     assert all(line.isprintable() for line in problems.split("\n"))
 
 
-@pytest.mark.parametrize(
-    ("factor", "message"),
-    [(0.1, "floating-point operations a second"), (1.8, "was not over")],
-    ids=["faster than the processor", "into the next turn"],
-)
-def test_impossible_times_are_named(factor, message, sent_folder):
-    def scale(record):
-        record["step_s"] = [seconds * factor for seconds in record["step_s"]]
+def test_times_that_no_processor_reaches_are_named(sent_folder):
+    def divide_by_ten(record):
+        record["step_s"] = [seconds / 10 for seconds in record["step_s"]]
 
-    change_line(find_block(sent_folder)[1], scale)
-    assert message in list_problems(sent_folder)
+    change_line(find_block(sent_folder)[1], divide_by_ten)
+    assert "floating-point operations a second" in list_problems(sent_folder)
 
 
 def test_real_records_have_no_problem_also_without_times(sent_folder):
@@ -168,11 +149,7 @@ def test_duplicate_measurements_are_named(sent_folder):
     )
 
 
-def test_links_and_unreadable_folders_are_named(sent_folder, tmp_path):
-    linked = tmp_path / "linked"
-    linked.mkdir()
-    (linked / "records").symlink_to(sent_folder / "records", target_is_directory=True)
-    assert "records: a link; it was not followed" in list_problems(linked)
+def test_an_unreadable_folder_is_named(sent_folder, tmp_path):
     # a process of pytest-xdist has a folder of its own
     for folder in (tmp_path, *tmp_path.parents[:3]):
         folder.chmod(0o755)
@@ -182,30 +159,11 @@ def test_links_and_unreadable_folders_are_named(sent_folder, tmp_path):
         assert f"{closed}: Permission denied" in list_problems(sent_folder)
 
 
-def test_links_pipes_programs_and_large_files_are_not_opened(sent_folder):
-    folder = find_file(sent_folder).parent
-    (folder / "torch-1.jsonl").symlink_to("/etc/passwd")
-    (folder / "linked").symlink_to(sent_folder.parent, target_is_directory=True)
-    (folder / "evil.py").write_text("raise SystemExit(9)")
-    with (folder / "torch-2.jsonl").open("w") as large:
-        large.truncate(MOST_FILE_BYTES + 1)  # sparse: it takes no space
-    os.mkfifo(folder / "torch-3.jsonl")
-    (folder / "torch-4").mkdir()
-    (folder / "torch-5.jsonl").touch(0o755)
-    (folder / "torch-4" / "\x1b[2J.jsonl").write_text("{}\n")
-    (folder / "torch-6.jsonl").mkdir()
-    problems = check(sent_folder).problems
-    assert len(problems) == 8
-    assert all("not opened" in line and line.isprintable() for line in problems)
-
-
-def test_a_folder_of_too_many_files_is_read_in_part(sent_folder, monkeypatch):
-    monkeypatch.setattr(checks, "MOST_FILES", 3)
-    for number in range(9):
-        (find_file(sent_folder).parent / f"note-{number}").touch()
-    problems = check(sent_folder).problems
-    assert f"{sent_folder / 'records'}: more than 3 files; the rest was not looked at" in problems
-    assert sum("not opened" in problem for problem in problems) <= 3
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_among_the_records_is_named(kind, sent_folder):
+    hostile = find_file(sent_folder).with_name("torch-9.jsonl")
+    HOSTILE[kind](hostile)
+    assert f"{hostile}:" in list_problems(sent_folder)
 
 
 @pytest.mark.parametrize(

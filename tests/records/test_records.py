@@ -5,12 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -74,55 +70,6 @@ def test_file_round_trip(tmp_path, one):
     file.unlink(missing_ok=True)
     store.append(one, file)
     assert list(store.parse_file(Record, file)) == [(f"{file}:1", one)]
-
-
-@contextmanager
-def interrupted_at(fatal: int) -> Iterator[None]:
-    """Raise KeyboardInterrupt, as Ctrl-C does, within the call of a function of this number."""
-    calls = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-        if calls == fatal:
-            raise KeyboardInterrupt
-
-    sys.setprofile(count)
-    try:
-        yield
-    finally:
-        sys.setprofile(None)
-
-
-MEASURED = record(effect=StrategyEffect(True, {"blocks": 2}), step_s=[0.1])
-
-
-def write_record(root: Path) -> None:
-    store.append(MEASURED, store.find_file(root, "m", "torch-2"))
-
-
-def read_records(root: Path) -> None:
-    list(store.read_all(root))
-
-
-def read_records_for_tables(root: Path) -> None:
-    read_for_tables(root, "m")
-
-
-@pytest.mark.parametrize("act", [write_record, read_records, read_records_for_tables])
-def test_ctrl_c_at_any_moment_is_an_interruption(act, tmp_path):
-    for fatal in range(1, 10_000):
-        root = tmp_path / str(fatal)
-        store.append(MEASURED, store.find_file(root, "m", "torch-1"))
-        try:
-            with interrupted_at(fatal):
-                act(root)
-        except KeyboardInterrupt:
-            assert MEASURED in [found for _, found in store.read_files(root, "m")]
-        else:
-            assert fatal > 10, "it was interrupted in each of its calls"
-            return
-    pytest.fail("it never came to an end")
 
 
 def test_a_second_measurement_does_not_overwrite_the_first(tmp_path):

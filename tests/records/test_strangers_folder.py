@@ -156,8 +156,6 @@ def test_folders_that_are_nested_without_end_are_passed_over(command, strange, t
         assert "1 record added" in done.stdout
         for name in ("fits", "claims", "nodes/n/fits"):
             assert re.search(rf"skipped {strange}/{name}/\S+: more than 8 folders", done.stderr)
-    if command.startswith("check-results"):
-        assert "more than 8 folders deep; the rest was not looked at" in done.stdout
 
 
 @pytest.mark.parametrize("command", READING)
@@ -210,14 +208,6 @@ def test_a_link_in_place_of_a_session_is_not_followed(tmp_path):
     assert Session.open(results, "code", "selector") == session
 
 
-def test_every_file_of_a_results_folder_is_opened_by_one_function():
-    """What is parsed against a model is read by `store.read_model`, wherever it lies."""
-    unchecked = re.compile(r"model_validate_json\(\s*[\w.()]*\.read_(bytes|text)\(")
-    sources = list((ROOT / "framebench").rglob("*.py"))
-    assert len(sources) > 100
-    assert [str(source) for source in sources if unchecked.search(source.read_text())] == []
-
-
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o007])
 def test_records_have_the_rights_that_the_user_gives_files(umask, tmp_path):
     before = os.umask(umask)
@@ -226,25 +216,3 @@ def test_records_have_the_rights_that_the_user_gives_files(umask, tmp_path):
     finally:
         os.umask(before)
     assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o666 & ~umask
-
-
-def test_data_is_never_code():
-    """No pickle is read, no eval, no shell: what comes from files is parsed as JSON."""
-    allowed = {
-        # runs the script that the user names, as Python does
-        "framebench/growth/worker.py": "exec(",
-        # runs a program that Inductor has just written in memory
-        "framebench/devices/simulation/torch_inductor.py": "exec(",
-        # copies an object in memory, which was in no file
-        "framebench/suite/trees.py": "pickle.",
-    }
-    forbidden = re.compile(
-        r"\bpickle\.(?!dumps\()|\bfrom pickle\b|\b(marshal|shelve)\b|(?<![\w.])(eval|exec)\((?!\))"
-        r"|shell=True|os\.system|yaml\.load\("
-    )
-    found = {}
-    for folder in ("framebench", "analysis", "benchmarks"):
-        for source in (ROOT / folder).rglob("*.py"):
-            for match in forbidden.finditer(source.read_text()):
-                found[source.relative_to(ROOT).as_posix()] = match[0]
-    assert found == allowed

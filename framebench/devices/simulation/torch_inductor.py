@@ -303,7 +303,8 @@ def load_program(source: str) -> ModuleType:
         mock.patch.dict(sys.modules, stubs),
         replace_attribute(async_compile, "AsyncCompile", NoKernels),
     ):
-        exec(compile(source, "<inductor>", "exec"), program.__dict__)
+        code = compile(source, "<inductor>", "exec")
+        exec(code, vars(program))  # noqa: S102 - Inductor has just written it in memory
     program.__dict__.update(
         reinterpret_tensor=reinterpret_tensor,
         # these read addresses, which fake tensors do not have
