@@ -28,8 +28,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
 from framebench.engine import children
 from framebench.engine.locks import hold_lock
 from framebench.engine.shortages import check_disks, list_full_disks
@@ -40,7 +38,6 @@ from framebench.records.pins import (
     REQUIREMENTS,
     find_pinned_version,
     find_pinned_versions,
-    read_pins,
     remove_hashes,
 )
 from framebench.records.provenance import PACKAGE
@@ -459,8 +456,7 @@ def find_damage(environment: Environment) -> str | None:
     if environment.installed or not where.is_relative_to(cache()):
         return None
     listings = sorted(where.glob("lib/python*/site-packages/*.dist-info/RECORD"))
-    faults = [find_missing_package(environment, listings), *map(find_changed_file, listings)]
-    fault = next(filter(None, faults), None)
+    fault = next(filter(None, map(find_changed_file, listings)), None)
     if fault is None:
         return None
     folder = shlex.quote(str(where))
@@ -468,22 +464,6 @@ def find_damage(environment: Environment) -> str | None:
         f"the environment {environment.name} is damaged: {fault}. Nothing is recorded of what "
         f"failed in it; build it anew: rm -r {folder} && framebench setup {environment.framework}"
     )
-
-
-def find_missing_package(environment: Environment, listings: list[Path]) -> str | None:
-    """Return which pinned package has lost its list of files, or None if no package has.
-
-    The folders of the lists are named `<package>-<version>.dist-info`.
-    """
-    try:
-        file = find_requirement_file(
-            environment.framework, environment.version, environment.package
-        )
-    except SetupError:  # a release without pins
-        return None
-    present = {canonicalize_name(listing.parent.name.partition("-")[0]) for listing in listings}
-    missing = [name for name in read_pins(file) if canonicalize_name(name) not in present]
-    return f"the package {missing[0]} is gone" if missing else None
 
 
 def find_changed_file(listing: Path) -> str | None:

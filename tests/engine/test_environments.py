@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -140,11 +139,6 @@ def make_installed(folder: Path) -> Environment:
         "torch/__init__.py,sha256=a,6\ntorch/linear.py,sha256=b,6\n"
         'torch/__pycache__/linear.pyc,,\n"torch-2.13.0.dist-info/RECORD",,\n'
     )
-    for name in pins.read_pins(pins.REQUIREMENTS / "torch.txt"):
-        if name != "torch":
-            other = package.parent / f"{name.replace('-', '_')}-1.0.dist-info" / "RECORD"
-            other.parent.mkdir()
-            other.write_text("")
     (where / "bin").mkdir()
     return Environment("torch", "2.13.0", where / "bin" / "python")
 
@@ -157,12 +151,6 @@ def remove_file(package: Path) -> None:
     (package / "__init__.py").unlink()
 
 
-def remove_list(package: Path) -> None:
-    """Remove pip's list of NumPy."""
-    (folder,) = package.parent.glob("numpy-*.dist-info")
-    shutil.rmtree(folder)
-
-
 def spoil_list(package: Path) -> None:
     """Replace pip's list of PyTorch."""
     (package.parent / "torch-2.13.0.dist-info" / "RECORD").write_bytes(b"\xff\0\x80")
@@ -173,7 +161,6 @@ def spoil_list(package: Path) -> None:
     [
         (cut_file_off, "3 bytes instead of 6"),
         (remove_file, "No such file"),
-        (remove_list, "the package numpy is gone"),
         (spoil_list, "is no list of pip's"),
     ],
 )
