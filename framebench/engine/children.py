@@ -161,15 +161,13 @@ class Children:
         self,
         command: Sequence[str],
         variables: Mapping[str, str],
-        purpose: str = "",
         **streams: Any,
     ) -> subprocess.Popen[bytes]:
         """Start a program with these variables, and a mark by which its descendants are found.
 
-        The mark begins with the `purpose`. The program is killed when this process ends in any way.
-        Raises OSError.
+        The program is killed when this process ends in any way. Raises OSError.
         """
-        mark = purpose + secrets.token_hex(8)
+        mark = secrets.token_hex(8)
         with self.lock:
             process = subprocess.Popen(
                 command,
@@ -274,12 +272,12 @@ def kill_group(leader: int) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process whose inherited mark begins with `mark`, in any process group.
+    """Kill every process that has inherited this mark, in any process group.
 
     Those that they start meanwhile are killed too, in at most MOST_ROUNDS.
     """
     for _ in range(MOST_ROUNDS):
-        marked = [each for each in psutil.process_iter() if read_mark(each).startswith(mark)]
+        marked = [each for each in psutil.process_iter() if read_mark(each) == mark]
         if not marked:
             return
         for process in marked:

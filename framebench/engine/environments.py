@@ -298,7 +298,7 @@ def install(environment: Environment, where: Path, say: Say, *choices: list[str]
 
     An interrupted build leaves nothing that could be mistaken for a whole one. Raises SetupError.
     """
-    remove_unfinished(where)
+    shutil.rmtree(where, ignore_errors=True)  # what an interrupted build has left
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
     pip = [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile"]
     for number, arguments in enumerate(choices, 1):
@@ -404,7 +404,6 @@ def shell(
         process = children.CHILDREN.start(
             command,
             {**os.environ, **(variables or {})},
-            purpose=name_builds(where),
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
@@ -424,20 +423,6 @@ def shell(
         reasons = "; ".join([exit_code, *list_full_disks([where.parent])])
         tail = "\n".join(read_end(log).splitlines()[-15:])
         raise SetupError(f"{command[0]} ended with {reasons}; the end of {log}:\n{tail}")
-
-
-def name_builds(where: Path) -> str:
-    """Return the beginning of the marks of all set-up commands for this folder."""
-    return f"build {where} "
-
-
-def remove_unfinished(where: Path) -> None:
-    """Remove what an interrupted build has left of an environment, whose lock is held.
-
-    A set-up that was killed may have left a compiler, which would write into the new environment.
-    """
-    children.kill_marked(name_builds(where))
-    shutil.rmtree(where, ignore_errors=True)
 
 
 def read_end(log: Path) -> str:

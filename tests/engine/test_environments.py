@@ -20,7 +20,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from framebench.engine import children, environments
+from framebench.engine import environments
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.runner import Options
 from framebench.models.spec import UnknownName
@@ -227,35 +227,6 @@ def test_pip_refuses_an_archive_with_another_hash(own_pins, tmp_path):
     right = hashlib.sha256(wheel.read_bytes()).hexdigest()
     (own_pins / "torch.txt").write_text(f"{line}{right}\n")
     assert environments.is_built(environments.ensure("torch"))
-
-
-@pytest.mark.usefixtures("own_cache", "own_pins")
-def test_leftovers_of_a_killed_set_up_end_before_the_next_build(monkeypatch):
-    """A leftover, such as a compiler, would go on to write into the new environment."""
-    where = environments.describe("torch").folder
-    leftover = start_process_of_build(where)
-    of_another = start_process_of_build(where.with_name("another"))
-
-    def install_nothing(where, *_):
-        leftover.wait(120)  # it ends before anything is installed
-        where.mkdir(parents=True, exist_ok=True)
-
-    monkeypatch.setattr(environments, "shell", install_nothing)
-    try:
-        environments.ensure("torch")
-        assert leftover.poll() is not None
-        assert of_another.poll() is None, "that of another environment goes on"
-    finally:
-        for process in (leftover, of_another):
-            process.kill()
-            process.wait()
-
-
-def start_process_of_build(where: Path) -> subprocess.Popen[bytes]:
-    """Start a process with the mark of what builds the environment in this folder."""
-    mark = f"{environments.name_builds(where)}0123"
-    variables = {**os.environ, children.MARK: mark}
-    return subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True)
 
 
 def test_kernels_are_compiled_of_the_selected_cases_alone_and_once(tmp_path, monkeypatch):
