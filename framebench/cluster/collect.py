@@ -126,7 +126,7 @@ class Collection:
         name_machine = partial(self.name_machine, folder=results)
         answers = add_answers(results, self.root, name_machine)
         self.report.answers += answers.added
-        return count + sum(answers)
+        return count + answers.added + answers.present
 
     def compare(self, record: Record, place: str) -> None:
         """Count a record of a measurement that is there, or save it apart if the two differ."""

@@ -122,14 +122,15 @@ class CaseProgress(Listener):
 
     def learn_seconds(self, record: Record) -> None:
         """Correct what is expected of this case and of others by the time that a record took."""
-        case, total_s = record.parsed, record.spent_s.get("total")
-        expected_s = self.expected_s.get(case)
+        case = record.parsed
+        total_s = record.spent_s.get("total")
+        expected_s = self.later_s.get(case, self.expected_s.get(case))
         if not total_s or not expected_s:  # no process was started, or nobody waits for the case
             return
-        self.ratios.append(total_s / self.later_s.get(case, expected_s))
+        self.ratios.append(total_s / expected_s)
         # a case has a process for its memory once, in its first block
-        timed_s = sum(value for name, value in record.spent_s.items() if name.startswith("time_"))
-        self.later_s[case] = min(timed_s or total_s, self.later_s.get(case, total_s))
+        timed = [value for name, value in record.spent_s.items() if name.startswith("time_")]
+        self.later_s[case] = min(sum(timed) or total_s, self.later_s.get(case, total_s))
         self.how_sure = "about"
 
     def phase(self, case: Case, what: str) -> None:
@@ -172,14 +173,18 @@ def format_record(record: Record, step_s: float | None = None, width: int = 41) 
     if record.status != "ok":
         return f"{name} {record.status}: {make_line(str(record.reason))}"
     # the instrument that the table of the case shows
-    instrument = record.step_instrument
-    if record.parsed.workload == USER_MODEL:
-        instrument = record.peak_instrument
-    peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})" if instrument else ""
-    step_s = record.step_time_s if step_s is None else step_s
-    numbers = f"{step_s * 1e3:7.1f} ms/step" if step_s is not None else ""
+    is_user_model = record.parsed.workload == USER_MODEL
+    instrument = record.peak_instrument if is_user_model else record.step_instrument
+    peak = ""
+    if instrument:
+        peak = f"{record.peaks[instrument] / 2**20:7.1f} MiB ({instrument})"
+    if step_s is None:
+        step_s = record.step_time_s
+    numbers = ""
     if record.ranks:
         numbers = describe_ranks(record)
+    elif step_s is not None:
+        numbers = f"{step_s * 1e3:7.1f} ms/step"
     libraries = describe_libraries(record.library_bytes)
     return f"{name} {peak:<22} {numbers}{libraries}{describe_effect(record.effect)}"
 

@@ -49,19 +49,20 @@ def list_differences(base: Explanation, change: Explanation) -> pd.DataFrame:
     They sum to the difference of the peaks. Layers whose names differ in a number only share a row.
     The last row is what was measured beyond the layers.
     """
-    sizes = {"base": sum_by_layer(base), "change": sum_by_layer(change)}
     # a holder of one step counts as 0 in the other
-    rows = pd.DataFrame(sizes).fillna(0).astype(int)
-    rows = rows.rename_axis(["layer", "kind"]).reset_index()
-    # negative, so that the largest difference comes first and names are in their order
-    rows["rank"] = -(rows["change"] - rows["base"]).abs()
-    rows = rows.sort_values(["rank", "layer", "kind"]).drop(columns="rank")
+    sizes = pd.DataFrame({"base": sum_by_layer(base), "change": sum_by_layer(change)})
+    rows = sizes.fillna(0).astype(int).rename_axis(["layer", "kind"]).reset_index()
+    rows["size"] = (rows["change"] - rows["base"]).abs()
+    rows = rows.sort_values(["size", "layer", "kind"], ascending=[False, True, True])
     peaks = choose_peaks(base, change)
-    beyond_base = peaks.base - base.peak.bytes
-    beyond_change = peaks.change - change.peak.bytes
-    last_row = ("", UNEXPLAINED, beyond_base, beyond_change)
-    unexplained = pd.DataFrame([last_row], columns=rows.columns)
-    rows = pd.concat([rows, unexplained], ignore_index=True)
+    unexplained = {
+        "layer": "",
+        "kind": UNEXPLAINED,
+        "base": peaks.base - base.peak.bytes,
+        "change": peaks.change - change.peak.bytes,
+    }
+    rows = rows.drop(columns="size")
+    rows = pd.concat([rows, pd.DataFrame([unexplained])], ignore_index=True)
     return rows.assign(difference=rows["change"] - rows["base"])
 
 

@@ -78,7 +78,11 @@ def estimate_slope(readings: Sequence[int]) -> Slope:
     newest = np.asarray(readings[-length * SEGMENTS :], dtype=float)
     medians = np.median(newest.reshape(SEGMENTS, length), axis=1)
     slopes = np.sort(np.diff(medians)) / length
-    return Slope(float(np.median(slopes)), float(slopes[STRAYS]), float(slopes[-1 - STRAYS]))
+    return Slope(
+        value=float(np.median(slopes)),
+        low=float(slopes[STRAYS]),
+        high=float(slopes[-1 - STRAYS]),
+    )
 
 
 def estimate_slopes(growth: Growth) -> dict[str, Slope]:
@@ -135,16 +139,8 @@ def tabulate_slopes(growth: Growth) -> Table:
     rows = []
     for name, slope in estimate_slopes(growth).items():
         least = SENSITIVITY[name]
-        rows.append(
-            {
-                "instrument": name,
-                "verdict": slope.judge(least),
-                "value": slope.value,
-                "low": slope.low,
-                "high": slope.high,
-                "least": least,
-            }
-        )
+        row = {"instrument": name, "verdict": slope.judge(least), "least": least}
+        rows.append({**row, **slope._asdict()})
     shown = {
         "instrument": TableColumn("instrument"),
         "verdict": TableColumn("verdict", priority=ESSENTIAL),

@@ -234,10 +234,11 @@ class ProcessPeak:
         """
         if self.peak is not None or self.before is None or self.most is None or self.after is None:
             return None
-        was_idle = self.before <= IDLE and abs(self.after - self.before) <= UNMOVED
-        if not was_idle or self.most <= self.before:
-            return None
-        return self.most - self.before
+        is_idle_before = self.before <= IDLE
+        is_idle_after = abs(self.after - self.before) <= UNMOVED
+        if is_idle_before and is_idle_after and self.most > self.before:
+            return self.most - self.before
+        return None
 
     @property
     def note(self) -> str | None:

@@ -44,10 +44,11 @@ def read_tables(name: str) -> dict[str, Any]:
 def read_strategies(name: str) -> list[Strategy]:
     """Return the strategies of a file, in its order. Raises TypeError for an unknown key."""
     tables = read_tables(name)
-    clashes: dict[str, dict[str, str]] = defaultdict(dict)
+    clashes: dict[str, dict[str, str]] = defaultdict(dict)  # by strategy: another one, and why
     for clash in tables.get("clash", ()):
         for strategy in clash["strategies"]:
-            clashes[strategy].update(dict.fromkeys(clash["others"], clash["why"]))
+            for other in clash["others"]:
+                clashes[strategy][other] = clash["why"]
     return [make_strategy(row, clashes[row["name"]]) for row in tables["strategy"]]
 
 

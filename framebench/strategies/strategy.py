@@ -182,14 +182,15 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
 
 def check_combination(parts: tuple[Strategy, ...], scenario: Scenario) -> None:
     """Raise IncompatibleStrategies if a part adds nothing, or two of them exclude each other."""
-    reasons: list[str | None] = []
+    name = "+".join(part.name for part in parts)
     for part in parts:
         if part.name == scenario.baseline:
-            reasons.append(f"{part.name} is the baseline of {scenario.name}, it adds nothing")
-    reasons += [explain_clash(first, other) for first, other in combinations(parts, 2)]
-    for why in filter(None, reasons):
-        name = "+".join(part.name for part in parts)
-        raise IncompatibleStrategies(f"{name} makes no sense: {why}")
+            why = f"{part.name} is the baseline of {scenario.name}, it adds nothing"
+            raise IncompatibleStrategies(f"{name} makes no sense: {why}")
+    for one, other in combinations(parts, 2):
+        clash = explain_clash(one, other)
+        if clash:
+            raise IncompatibleStrategies(f"{name} makes no sense: {clash}")
 
 
 def explain_clash(one: Strategy, other: Strategy) -> str | None:

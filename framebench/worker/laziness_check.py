@@ -89,21 +89,27 @@ def give_other_inputs(adapter: Adapter) -> None:
 
 
 def put_shifted(adapter: Adapter, x: object, y: object) -> Batch:
-    """Put a batch on the device, each of its samples shifted.
+    """Put inputs x, each sample shifted, and targets y on the device.
 
-    Next to a user's numbers, integers stay: they are places of nodes, or ends of sequences.
+    In a user's inputs with floating-point numbers, whole numbers stay: they may be places of nodes
+    in a graph, or ends of sequences.
     """
-    arrays = [array for array in list_arrays(x) if isinstance(array, np.ndarray)]
-    floats = [array for array in arrays if np.issubdtype(array.dtype, np.floating)]
-    is_user_model = adapter.case.workload == USER_MODEL
+    has_floats = any(is_float_array(array) for array in list_arrays(x))
+    only_floats = adapter.case.workload == USER_MODEL and has_floats
 
     def shift_array(array: Any) -> Any:
         if not isinstance(array, np.ndarray):  # a user's sparse tensor
             return array
-        stays = is_user_model and floats and not np.issubdtype(array.dtype, np.floating)
-        return array if stays else shift(array)
+        if only_floats and not is_float_array(array):
+            return array
+        return shift(array)
 
     return adapter.put(map_tree(shift_array, x), y)
+
+
+def is_float_array(array: Any) -> bool:
+    """Return whether something is a NumPy array of floating-point numbers."""
+    return isinstance(array, np.ndarray) and np.issubdtype(array.dtype, np.floating)
 
 
 def shift(array: np.ndarray) -> np.ndarray:

@@ -113,11 +113,11 @@ class OptimizerCheck:
             name: The name of the weight.
             states: By kind, the weight's states after the update, of the weight's shape.
         """
-        initial = self.initial_weights[name].reshape(-1)
+        initial = self.initial_weights[name]
         if name not in self.expected_change:
-            shape = self.initial_weights[name].shape
-            self.expected_change[name] = np.zeros(shape, np.float32)
-        # a view: to write into it is to write into the array that is returned in the end
+            self.expected_change[name] = np.zeros(initial.shape, np.float32)
+        # flat views: what is written into `change` is written into `self.expected_change`
+        initial = initial.reshape(-1)
         change = self.expected_change[name].reshape(-1)
         flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):

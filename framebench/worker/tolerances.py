@@ -17,7 +17,7 @@ import gc
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 
 import numpy as np
@@ -25,7 +25,7 @@ import numpy as np
 from framebench import adapters
 from framebench.adapters.base import Adapter
 from framebench.suite.case import Case
-from framebench.suite.tensors import NORM, Summaries, measure_distance, name_family
+from framebench.suite.tensors import NORM, Summaries, Summary, measure_distance, name_family
 from framebench.worker.observe import Observed, make_first_steps, restart
 
 # Relative size of the perturbation of each weight, by the precision of the strategy. Its unit
@@ -272,11 +272,9 @@ def derive_tolerances(
     """
     tensors: dict[str, dict[str, float]] = {}  # by kind, and group of tensors
     usual: dict[str, float] = {}  # by kind
-    moved_tensors = [perturbed.tensors for perturbed in perturbed_runs]
-    for kind in observed.tensors:
-        largest = find_largest_responses(
-            observed.tensors, moved_tensors, kind, left_out=left_out, by_family=by_family
-        )
+    for kind, plain in observed.tensors.items():
+        moved = [perturbed.tensors.get(kind, {}) for perturbed in perturbed_runs]
+        largest = find_largest_responses(plain, moved, left_out, by_family=by_family)
         median = 0.0
         if largest:
             # the lower one of two, so that it is the response of a group
@@ -324,34 +322,31 @@ def list_negligible(tensors: Summaries) -> set[str]:
 
 
 def find_largest_responses(
-    plain: Summaries,
-    perturbed_runs: Iterable[Summaries],
-    kind: str,
+    plain: Mapping[str, Summary],
+    perturbed_runs: list[dict[str, Summary]],
+    left_out: Collection[str],
     *,
-    left_out: Collection[str] = (),
-    by_family: bool = True,
+    by_family: bool,
 ) -> dict[str, float]:
     """Return by group how far a perturbed run moved its tensors at most, relative to their norms.
 
     Args:
-        plain: The tensors of the run whose weights are not perturbed.
-        perturbed_runs: The tensors of each perturbed run.
-        kind: Which tensors are compared, such as the gradients.
+        plain: The tensors of one kind, such as gradients, of the run that is not perturbed.
+        perturbed_runs: The same tensors of each perturbed run.
         left_out: Names of tensors that are in no group.
         by_family: Whether a group is a family of tensors, or a single one.
     """
     largest: dict[str, float] = {}
-    for name, summary in plain[kind].items():
+    for name, summary in plain.items():
         if name in left_out:
             continue
         group = name_family(name) if by_family else name
         largest.setdefault(group, 0.0)
         for perturbed in perturbed_runs:
-            response = 0.0
-            if summary[NORM] and name in perturbed.get(kind, {}):
-                response = measure_distance(perturbed[kind][name], summary) / summary[NORM]
-            if math.isfinite(response):
-                largest[group] = max(largest[group], response)
+            if summary[NORM] and name in perturbed:
+                response = measure_distance(perturbed[name], summary) / summary[NORM]
+                if math.isfinite(response):
+                    largest[group] = max(largest[group], response)
     return largest
 
 

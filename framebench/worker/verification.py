@@ -151,11 +151,9 @@ def verify(
 
 
 def list_wrong_gradients(
-    observed: Observed, reference: Reference, tolerances: Tolerances | None
+    observed: Observed, reference: Reference, tolerances: Tolerances
 ) -> list[str]:
     """Return the names of the gradients that are beyond their tolerance."""
-    if tolerances is None:
-        return []
     names = []
     expected = reference.tensors.get("gradient", {})
     for name, summary in observed.tensors.get("gradient", {}).items():

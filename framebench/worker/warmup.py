@@ -74,18 +74,22 @@ def choose_cases(framework: str, names: Collection[str]) -> list[Case]:
 
 
 def main() -> None:
-    """Warm the cases that the command line names."""
+    """Warm the cases that the command line names.
+
+    It has a framework, and then strategies, or a single case in the process of its own that it
+    needs.
+    """
     let_kernel_kill()  # a process for a single case would otherwise go on alone
-    framework, *names = sys.argv[1:]  # of strategies, or of a case
-    is_single_case = names[0].count("/") > 2  # in the process of its own that it needs
+    framework, *names = sys.argv[1:]
+    is_single_case = names[0].count("/") > 2
     cases = [parse(names[0])] if is_single_case else choose_cases(framework, names)
     for number, case in enumerate(cases, 1):
         print(f"{number} of {len(cases)}: {case.id}", flush=True)
-        if case.support.env and not is_single_case:
+        if is_single_case or not case.support.env:
+            try_to_warm(case)
+        else:
             command = [sys.executable, "-m", "framebench.worker.warmup", framework, case.id]
             subprocess.run(command, env={**os.environ, **case.support.env}, check=False)
-        else:
-            try_to_warm(case)
     sys.stdout.flush()
     os._exit(0)  # Jittor's clean-up at exit sometimes crashes
 
