@@ -331,11 +331,11 @@ def run_block(name: str, variants: list[Variant], n_always: int, run: Run) -> Bl
     # kernels on a GPU do not lie in the host's pages
     if not run.without_times and not nvml.list_gpus():
         pages.renew(files)
-    fail_verifications_against_wrong(processes)
+    outcomes = [process.complete_outcome() for process in processes]
+    fail_verifications_against_wrong(processes, outcomes)
     block = BlockOutcome([], variants[len(processes) :], [])
     case_ids = [process.variant.case.id for process in processes]
-    for number, process in enumerate(processes):
-        outcome = get_outcome(process)
+    for number, (process, outcome) in enumerate(zip(processes, outcomes)):
         if outcome.status == "oom" and len(processes) > 1 and run.options.memory_limit is None:
             block.out_of_memory.append(process.variant)
             continue
@@ -347,7 +347,6 @@ def run_block(name: str, variants: list[Variant], n_always: int, run: Run) -> Bl
             outcome,
             mathematics=run.mathematics_by_variant.get(process.variant),
             turns=describe_turns(process, number, case_ids, name, seed, matmul),
-            samples=process.samples,
             has_first_step=has_first_step,
         )
         block.timed.append(TimedVariant(process.variant, record, outcome.resident_bytes))
@@ -459,18 +458,15 @@ def verify_timed_steps(processes: list[TimedProcess], run: Run) -> None:
             process.end()
 
 
-def get_outcome(process: TimedProcess) -> CaseOutcome:
-    """Return the outcome of a process that has ended."""
-    assert process.outcome
-    process.outcome.seconds = process.seconds
-    return process.outcome
-
-
-def fail_verifications_against_wrong(processes: list[TimedProcess]) -> None:
+def fail_verifications_against_wrong(
+    processes: list[TimedProcess], outcomes: list[CaseOutcome]
+) -> None:
     """Fail the verification of each variant whose reference failed verification in the end."""
-    wrong = {p.variant.case.id for p in processes if not get_outcome(p).is_right}
-    for process in processes:
-        outcome = get_outcome(process)
+    wrong = set()
+    for process, outcome in zip(processes, outcomes):
+        if not outcome.is_right:
+            wrong.add(process.variant.case.id)
+    for process, outcome in zip(processes, outcomes):
         verification = outcome.result.verification
         if process.verification is None or verification is None:
             continue
@@ -496,7 +492,7 @@ def describe_turns(
     rounds: list[int] = []
     began_s: list[float] = []
     reference_s: list[float] = []
-    if process.samples is not None and matmul is not None:
+    if process.outcome and process.outcome.is_right and matmul:
         rounds = process.turn_rounds
         began_s = process.turn_began_s
         # a reference process that died has no seconds of later rounds

@@ -19,7 +19,7 @@ CHUNK = 2**20  # bytes read at once
 
 
 def list_mapped_files(pid: int) -> set[Path]:
-    """Return the files that a process maps, or none if there is no such process, or no Linux."""
+    """Return the files that a process maps, or none if there is no such process."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
     except OSError:

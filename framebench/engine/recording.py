@@ -26,7 +26,7 @@ from framebench.records import provenance, store
 from framebench.records.record import Provenance, Record, Turns
 from framebench.records.record_base import Status
 from framebench.suite.case import Case
-from framebench.suite.protocol import VERSION, Turn
+from framebench.suite.protocol import VERSION
 from framebench.suite.result import (
     Mathematics,
     MemoryResult,
@@ -56,14 +56,6 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Samples:
-    """The times of a process's turns, and of later steps that were waited for one by one."""
-
-    turns: list[Turn]
-    synced_s: list[float]
-
-
-@dataclass(frozen=True)
 class CaseVerdict:
     """The status of a record, its reason, and the verification that goes into it."""
 
@@ -78,7 +70,6 @@ def make_record(
     mathematics: Mathematics | None = None,
     part: str = "time",
     turns: Turns | None = None,
-    samples: Samples | None = None,
     has_first_step: bool = True,
 ) -> Record:
     """Return the record of a case from the result of one of its processes.
@@ -89,7 +80,6 @@ def make_record(
         mathematics: The comparison of the strategy's step in float64, if there was one.
         part: The name of the process in reasons and times.
         turns: The turns that it made in its block.
-        samples: The times of the turns.
         has_first_step: Whether the time of its first step counts: the process was alone, and
             nothing was compiled before.
     """
@@ -97,9 +87,8 @@ def make_record(
     result = outcome.result
     if verdict.status == "wrong":
         result = Result(origin=result.origin, work_s=result.work_s)
-        samples = None
     times = result.times or TimeResult()
-    samples = samples or Samples([], [])
+    timed_turns = outcome.turns if verdict.status == "ok" else []
     energy_j_per_step = None
     if outcome.joules is not None and times.timed_s >= ENOUGH_S:
         energy_j_per_step = outcome.joules / times.timed_steps
@@ -109,12 +98,12 @@ def make_record(
         reason=verdict.reason,
         **describe_memory(result, outcome.device_peaks, times.cold_peaks),
         first_step_s=times.first_step_s if has_first_step else None,
-        step_s=[turn["wall_s"] for turn in samples.turns],
-        device_step_s=drop_missing(turn.get("device_s") for turn in samples.turns),
-        synced_step_s=samples.synced_s,
+        step_s=[turn["wall_s"] for turn in timed_turns],
+        device_step_s=drop_missing(turn.get("device_s") for turn in timed_turns),
+        synced_step_s=outcome.synced_s if verdict.status == "ok" else [],
         energy_j_per_step=energy_j_per_step,
         cpu_s_per_step=times.cpu_s_per_step,
-        instructions=drop_missing(turn.get("instructions") for turn in samples.turns),
+        instructions=drop_missing(turn.get("instructions") for turn in timed_turns),
         shares=times.shares,
         turns=turns,
         spent_s=split_seconds(part, outcome),

@@ -26,7 +26,7 @@ from framebench.records.record import Record, read_result
 from framebench.records.record_base import Status
 from framebench.suite import profiles
 from framebench.suite.case import Case
-from framebench.suite.protocol import Part, Reference, Task
+from framebench.suite.protocol import Part, Reference, Task, Turn
 from framebench.suite.result import Result, StrategyEffect
 
 RESULTS = provenance.ROOT / "results"
@@ -101,7 +101,7 @@ class Options:
         There are as many as are of use. (None,) stands for one process at a time that is not
         pinned.
         """
-        if not self.pin or self.threads != 1 or not hasattr(os, "sched_getaffinity"):
+        if not self.pin or self.threads != 1:
             return (None,)
         usable = sorted(os.sched_getaffinity(0), reverse=True)
         if not nvml.list_gpus():
@@ -145,6 +145,8 @@ class CaseOutcome:
     log: str = ""  # the end of its standard error, where it failed
     seconds: float = 0.0  # from its start to its end, without waiting for turns
     # of the process for the time
+    turns: list[Turn] = field(default_factory=list)
+    synced_s: list[float] = field(default_factory=list)  # of later steps, waited for one by one
     joules: float | None = None  # of the timed steps, the whole GPU
     resident_bytes: int = 0  # the most that the process held
     # of the process for the memory
@@ -289,6 +291,6 @@ def limit_time(case: Case, options: Options) -> Options:
     return replace(options, time_limit_s=min(slow_limit_s, options.time_limit_s))
 
 
-def read_load_average() -> float | None:
-    """Return the one-minute load average, where the system has one."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+def read_load_average() -> float:
+    """Return the one-minute load average."""
+    return os.getloadavg()[0]

@@ -59,11 +59,7 @@ def check_threads(processes: int = 1) -> None:
 
 def count_blas_threads() -> int:
     """Return how many threads an OpenBLAS will have in a process, the main thread included."""
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    else:
-        cores = os.cpu_count() or 1
-    most = min(cores, MOST_BLAS_THREADS)
+    most = min(len(os.sched_getaffinity(0)), MOST_BLAS_THREADS)
     for name in BLAS_VARIABLES:
         value = os.environ.get(name, "").strip()
         if value.isdecimal() and int(value) > 0:

@@ -14,7 +14,6 @@ from typing import Literal
 from framebench.engine import page_cache as pages
 from framebench.engine import runner
 from framebench.engine.environments import Environment
-from framebench.engine.recording import Samples
 from framebench.engine.runner import CaseOutcome, Options, make_worker_variables, read_case_outcome
 from framebench.engine.supervisor import Worker
 from framebench.instruments import nvml
@@ -186,18 +185,9 @@ class TimedProcess:
         ended = self.worker.end(self.on_phase, self.options.time_limit_s)
         self.outcome = read_case_outcome(self.worker, ended)
         self.seconds += time.monotonic() - self.working_since
-        self.outcome.joules = self.joules or None
-        self.outcome.resident_bytes = self.resident_bytes
-
-    @property
-    def samples(self) -> Samples | None:
-        """Return the times of its turns, or None unless it ended with a right result."""
-        if self.outcome is None or not self.outcome.is_right:
-            return None
-        return Samples(self.turns, self.synced_s)
 
     def read_resident_peak(self) -> int:
-        """Return the peak of resident memory in bytes, or 0 without a process, or without Linux."""
+        """Return the peak of resident memory in bytes, or 0 without a process."""
         if self.worker is not None:
             with contextlib.suppress(OSError):
                 return read_status("VmHWM", self.worker.process.pid)
@@ -211,6 +201,16 @@ class TimedProcess:
         """Kill it if it is still alive."""
         if self.worker:
             self.worker.kill()
+
+    def complete_outcome(self) -> CaseOutcome:
+        """Return the outcome of a process that has ended, with what was measured from outside."""
+        assert self.outcome
+        self.outcome.seconds = self.seconds
+        self.outcome.turns = self.turns
+        self.outcome.synced_s = self.synced_s
+        self.outcome.joules = self.joules or None
+        self.outcome.resident_bytes = self.resident_bytes
+        return self.outcome
 
 
 class ReferenceMatmul:

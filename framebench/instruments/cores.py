@@ -1,7 +1,6 @@
 """Choose the processor cores of this process and of its threads. Standard library only.
 
 On Linux the set of cores belongs to a thread, and a new thread inherits that of its starter.
-Elsewhere nothing is pinned.
 """
 
 from __future__ import annotations

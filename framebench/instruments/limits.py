@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import re
+import resource
 
 from framebench.instruments import nvml
 from framebench.instruments.host import read_status
@@ -43,8 +44,6 @@ def limit_growth(more: int | None) -> None:
     With a negative number it may map less than it has. Only the soft limit moves, since a hard one
     could not be raised again. Linux counts brk and private writable mappings.
     """
-    import resource
-
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = hard
     if more is not None:
@@ -56,8 +55,6 @@ def limit_growth(more: int | None) -> None:
 
 def is_enforced() -> bool:
     """Return whether Linux limits the memory of this process, by a limit of ours or by `ulimit`."""
-    import resource
-
     for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS):
         soft, _ = resource.getrlimit(kind)
         if soft != resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""Ask the kernel to end processes with their parent. On Linux alone; elsewhere nothing is done.
+"""Ask the kernel to end processes with their parent.
 
 `framebench/asv/child.py` has a copy: it must import nothing of framebench.
 """
@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import signal
-import sys
 
-# loaded here, since a process that was just forked must not load a library
-LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+LIBC = ctypes.CDLL(None)  # loaded here: a process that was just forked must not load a library
 PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 
 
@@ -19,5 +17,4 @@ def die_with_parent() -> None:
 
     The kernel forgets it at each fork. A new child may call it before its program starts.
     """
-    if LIBC is not None:
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import platform
+import resource
 import sys
 import time
 import traceback
@@ -353,8 +354,6 @@ def limit_memory(task: Task) -> None:
     """Enforce the task's limit of memory. Raises MemoryError if even the imports exceed it."""
     if task.memory_limit is None:
         return
-    import resource
-
     mapped = limits.measure_mapped()
     if task.memory_limit <= mapped:
         raise MemoryError(
@@ -399,10 +398,7 @@ def answer(carry_out: CarryOut) -> int:
 
 
 def let_kernel_kill() -> None:
-    """Let the kernel kill this process when its parent dies, and first when memory runs out.
-
-    Linux only; on other systems the worker ends with its case.
-    """
+    """Let the kernel kill this process when its parent dies, and first when memory runs out."""
     die_with_parent()
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

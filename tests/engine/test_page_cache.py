@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +14,6 @@ from framebench.engine.groups import Group
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
 from framebench.suite.case import Case
-
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="/proc and posix_fadvise are Linux's"
-)
 
 
 @pytest.fixture

@@ -468,7 +468,6 @@ def wait_for_number(folder: Path, number: int) -> list[psutil.Process]:
     return list_left(folder)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux kills the children of a dead process")
 @pytest.mark.parametrize("start", STARTS)
 def test_children_end_with_a_parent_that_is_killed(start, tmp_path):
     """The parent is killed by SIGKILL, so that it can end nobody itself."""
