@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import frames
-from framebench.records.record import Provenance, Record, Turns
+from framebench.records.record import Record
 from framebench.records.record_base import ROUNDS
+from framebench.records.record_parts import Provenance, Turns
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification

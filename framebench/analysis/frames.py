@@ -31,12 +31,13 @@ from framebench.analysis.needs import (
 from framebench.analysis.searches import NO_SEARCHES, Searches
 from framebench.analysis.selection import AnyMeasured, select_cases, select_single
 from framebench.analysis.statistics import Ratio
+from framebench.records.calibration import Calibration
 from framebench.records.record_base import (
-    CalibrationLike,
     RecordBase,
     count_work,
     get_measurement_time,
 )
+from framebench.records.table_parts import TableCalibration
 from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS, find_purpose
 from framebench.suite.case import Case
@@ -358,7 +359,7 @@ def get_activation_bytes(record: RecordBase) -> int | None:
     return record.activation_bytes
 
 
-def describe_calibration(calibration: CalibrationLike | None) -> str:
+def describe_calibration(calibration: Calibration | TableCalibration | None) -> str:
     """Return whether the machine's instruments passed, or which of them failed."""
     if calibration is None:
         return "not done"

@@ -31,7 +31,7 @@ from framebench.claims.rule import (
     list_open_verdicts,
 )
 from framebench.claims.store import MachineResults, get_device
-from framebench.records.record import Provenance
+from framebench.records.record_parts import Provenance
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from framebench.records.record import Provenance, RecordPart
+from framebench.records.record_parts import Provenance, RecordPart
 
 
 class Probed(RecordPart):

@@ -21,8 +21,9 @@ from framebench.claims.plans import Plan
 from framebench.claims.preconditions import DeviceKind
 from framebench.claims.probed_record import Probed
 from framebench.records.pins import find_pinned_version
-from framebench.records.record import Provenance, Record
+from framebench.records.record import Record
 from framebench.records.record_base import RecordBase, get_measurement_time
+from framebench.records.record_parts import Provenance
 from framebench.records.store import read_answers
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case

@@ -24,7 +24,8 @@ from framebench.engine.environments import Say
 from framebench.engine.locks import hold_lock
 from framebench.records import store
 from framebench.records.provenance import LONGEST_MACHINE_NAME, check_machine, hash_hardware
-from framebench.records.record import Provenance, Record
+from framebench.records.record import Record
+from framebench.records.record_parts import Provenance
 
 # of a results folder that several machines measured for: a results folder for each of them
 NODES = "nodes"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from framebench.records import store
-from framebench.records.record import Provenance
+from framebench.records.record_parts import Provenance
 
 # by kind, how many names of a path below it tell the file: of one machine, or of one release too
 NAMED_BY = {"claims": 1, "fits": 2}

@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from framebench.doctor.finding import Finding
 from framebench.engine import children, environments
 from framebench.instruments import nvml
 from framebench.instruments.parent_death import die_with_parent
@@ -41,26 +42,18 @@ print(json.dumps({
 """
 
 
-class Requirement(NamedTuple):
-    """One thing that measuring on a GPU needs."""
-
-    what: str
-    is_met: bool
-    detail: str  # which version there is, or how to get one
-
-
-def list_requirements(pythons: dict[str, Path]) -> list[Requirement]:
-    """Return the requirements: driver and device first, then those of each framework.
+def check_gpu(pythons: dict[str, Path]) -> list[Finding]:
+    """Return what measuring on a GPU needs: driver and device first, then that of each framework.
 
     Args:
         pythons: The interpreter that is checked for each framework.
     """
-    requirements = [check_driver(), check_device()]
+    findings = [check_driver(), check_device()]
     checks = {"torch": check_torch, "jax": check_jax, "jittor": check_jittor}
     for framework in FRAMEWORKS:
         if framework in pythons:
-            requirements += checks[framework](look(pythons[framework]))
-    return requirements
+            findings += checks[framework](look(pythons[framework]))
+    return findings
 
 
 def look(python: Path) -> dict[str, Any]:
@@ -73,24 +66,24 @@ def look(python: Path) -> dict[str, Any]:
     return packages
 
 
-def check_driver() -> Requirement:
+def check_driver() -> Finding:
     """Check whether NVML can be used; if not, its error names the missing library or driver."""
     what = "CUDA: driver and NVML"
     try:
         import pynvml
     except ImportError:
         detail = "the package nvidia-ml-py is not installed here, so no GPU can be queried"
-        return Requirement(what, False, detail)
+        return Finding(what, False, detail)
     try:
         pynvml.nvmlInit()
         version, cuda = pynvml.nvmlSystemGetDriverVersion(), nvml.read_cuda_version()
     except pynvml.NVMLError as error:
         detail = f"NVML says: {error}; install NVIDIA's driver, or give the container the GPU"
-        return Requirement(what, False, detail)
-    return Requirement(what, True, f"driver {version}, serves CUDA up to {cuda}")
+        return Finding(what, False, detail)
+    return Finding(what, True, f"driver {version}, serves CUDA up to {cuda}")
 
 
-def check_device() -> Requirement:
+def check_device() -> Finding:
     """Check whether there is a GPU that may be used."""
     names = ", ".join(nvml.list_gpus())
     is_visible = bool(names) and nvml.find_gpu() is not None
@@ -102,10 +95,10 @@ def check_device() -> Requirement:
         )
     elif not is_visible:
         detail = f"{names}, but CUDA_VISIBLE_DEVICES names none of them"
-    return Requirement("CUDA: device", is_visible, detail)
+    return Finding("CUDA: device", is_visible, detail)
 
 
-def check_torch(packages: dict[str, Any]) -> list[Requirement]:
+def check_torch(packages: dict[str, Any]) -> list[Finding]:
     """Check whether PyTorch is a build for CUDA."""
     version, cuda = packages.get("torch"), packages.get("torch_cuda")
     detail = f"torch {version}, built for CUDA {cuda}"
@@ -113,10 +106,10 @@ def check_torch(packages: dict[str, Any]) -> list[Requirement]:
         detail = "torch is not installed in this environment"
     elif not cuda:
         detail = f"torch {version} is a build for the CPU; one for CUDA is needed"
-    return [Requirement("CUDA: torch", bool(version and cuda), detail)]
+    return [Finding("CUDA: torch", bool(version and cuda), detail)]
 
 
-def check_jax(packages: dict[str, Any]) -> list[Requirement]:
+def check_jax(packages: dict[str, Any]) -> list[Finding]:
     """Check whether JAX has a plug-in for CUDA."""
     version, plugins = packages.get("jax"), packages.get("jax_plugins")
     detail = f"jax {version} with {plugins}"
@@ -124,17 +117,17 @@ def check_jax(packages: dict[str, Any]) -> list[Requirement]:
         detail = "jax is not installed in this environment"
     elif not plugins:
         detail = f"jax {version} has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)"
-    return [Requirement("CUDA: jax", bool(version and plugins), detail)]
+    return [Finding("CUDA: jax", bool(version and plugins), detail)]
 
 
-def check_jittor(packages: dict[str, Any]) -> list[Requirement]:
+def check_jittor(packages: dict[str, Any]) -> list[Finding]:
     """Check for the compiler with which Jittor compiles its kernels, and for cuDNN."""
     if not packages.get("jittor"):
-        return [Requirement("CUDA: jittor", False, "jittor is not installed in this environment")]
+        return [Finding("CUDA: jittor", False, "jittor is not installed in this environment")]
     return [check_compiler(), check_cudnn()]
 
 
-def check_compiler() -> Requirement:
+def check_compiler() -> Finding:
     """Check the release of nvcc.
 
     CUDA 13 is too new: its headers need C++17, and Jittor 1.3.11.0 is C++14 and reads a device
@@ -147,24 +140,24 @@ def check_compiler() -> Requirement:
             "no nvcc on the path or in /usr/local/cuda: Jittor compiles its kernels with it "
             "(CUDA 12.2)"
         )
-        return Requirement(what, False, detail)
+        return Finding(what, False, detail)
     version_text = subprocess.run(
         [path, "--version"], capture_output=True, text=True, preexec_fn=die_with_parent
     ).stdout
     release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:
-        return Requirement(what, False, f"{path} does not say its release")
+        return Finding(what, False, f"{path} does not say its release")
     detail = f"{path}, CUDA {release[1]}.{release[2]}"
     if int(release[1]) >= 13:
-        return Requirement(what, False, f"{detail}; Jittor 1.3.11.0 should not build with 13")
-    return Requirement(what, True, detail)
+        return Finding(what, False, f"{detail}; Jittor 1.3.11.0 should not build with 13")
+    return Finding(what, True, detail)
 
 
-def check_cudnn() -> Requirement:
+def check_cudnn() -> Finding:
     """Check whether cuDNN 8, which Jittor links, is among the system's libraries."""
     library = ctypes.util.find_library("cudnn")
     is_met = library is not None and library.endswith(".so.8")
     detail = library or "no libcudnn among the system's libraries"
     if not is_met:
         detail += "; Jittor names cuDNN 8's files"
-    return Requirement("CUDA: cuDNN 8 for jittor", is_met, detail)
+    return Finding("CUDA: cuDNN 8 for jittor", is_met, detail)

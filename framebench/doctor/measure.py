@@ -6,11 +6,11 @@ import json
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 
 from framebench.doctor import cuda_check
+from framebench.doctor.finding import Finding
 from framebench.engine import environments, installed
 from framebench.engine.environments import Environment, SetupError
 from framebench.instruments.host import MALLOC_ENV, HostPeak
@@ -22,20 +22,6 @@ WORKER = "framebench.doctor.worker"
 LIMITS = {"bias": 0.01, "spread": 0.01, "lost": 0.05, "busy": 0.25, "steal": 0.02}
 
 
-class Finding(NamedTuple):
-    """One check.
-
-    What has a figure was measured, and is relative (1 = 100 %) unless its unit says otherwise.
-    """
-
-    check: str
-    passed: bool
-    detail: str
-    figure: float | None = None
-    unit: str | None = None
-    optional: bool = False
-
-
 def check_machine(env: str | None = None) -> list[Finding]:
     """Return the findings on the machine; with `env` (see installed.py) on that interpreter."""
     findings = [describe_hardware(), check_host_peak(), check_git()]
@@ -45,10 +31,8 @@ def check_machine(env: str | None = None) -> list[Finding]:
         pythons = {framework: environments.describe(framework).python for framework in FRAMEWORKS}
     else:
         pythons = dict.fromkeys(FRAMEWORKS, installed.interpreter(env))
-    for requirement in cuda_check.list_requirements(pythons):
-        findings.append(
-            Finding(requirement.what, requirement.is_met, requirement.detail, optional=True)
-        )
+    for finding in cuda_check.check_gpu(pythons):
+        findings.append(finding._replace(optional=True))
     return findings
 
 

@@ -35,7 +35,8 @@ from framebench.engine.timed_process import ReferenceMatmul, TimedProcess, Varia
 from framebench.engine.unfinished import UnfinishedRecord
 from framebench.instruments import nvml
 from framebench.records import provenance, store
-from framebench.records.record import Record, Turns
+from framebench.records.record import Record
+from framebench.records.record_parts import Turns
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference
 from framebench.suite.result import Mathematics

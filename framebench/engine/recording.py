@@ -23,8 +23,9 @@ from framebench.engine.runner import (
 )
 from framebench.instruments import nvml
 from framebench.records import provenance, store
-from framebench.records.record import Provenance, Record, Turns
+from framebench.records.record import Record
 from framebench.records.record_base import Status
+from framebench.records.record_parts import Provenance, Turns
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import (

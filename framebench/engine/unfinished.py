@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from framebench.records import store
-from framebench.records.record import Record, RecordPart
+from framebench.records.record import Record
+from framebench.records.record_parts import RecordPart
 
 
 class UnfinishedRecord(RecordPart):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from framebench.explain.account import Moment
-from framebench.records.record import CaseId, RecordPart, check_release
+from framebench.records.record import CaseId, check_release
+from framebench.records.record_parts import RecordPart
 from framebench.suite.case import Case
 
 
@@ -40,7 +41,7 @@ class Explanation(RecordPart):
     how: str  # a sentence on what was counted, and on what an event is
     # peak of a step without the account, in the same process, by instrument
     measured: dict[str, int]
-    plan: dict[str, int] = Field(default={})  # JAX: bytes that the executable reserves, by purpose
+    plan: dict[str, int] = {}  # JAX: bytes that the executable reserves, by purpose
     timeline: tuple[Moment, ...]
     peak: FullestMoment
     holders: tuple[LayerMemory, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from framebench.records.record import RecordPart
+from framebench.records.record_parts import RecordPart
 
 
 class Leftover(RecordPart):

@@ -20,8 +20,9 @@ from framebench.engine.runner import CaseOutcome, read_case_outcome
 from framebench.engine.supervisor import Worker
 from framebench.engine.timed_process import Variant
 from framebench.ranks import predicted
-from framebench.records.record import Rank, Record
+from framebench.records.record import Record
 from framebench.records.record_base import INSTRUMENTS
+from framebench.records.record_parts import Rank
 from framebench.suite.case import Case
 from framebench.suite.protocol import Part
 from framebench.suite.result import MemoryResult, RankMemory

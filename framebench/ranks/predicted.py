@@ -9,7 +9,8 @@ from pydantic import ValidationError, model_validator
 
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.ranks.cases import explain_unpredictable_rank
-from framebench.records.record import CaseId, RecordPart
+from framebench.records.record import CaseId
+from framebench.records.record_parts import RecordPart
 from framebench.suite.case import Case
 
 WORKER = "framebench.ranks.predicted_worker"

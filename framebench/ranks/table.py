@@ -13,7 +13,8 @@ from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableCo
 from framebench.analysis.selection import select_cases, select_current, select_one_version
 from framebench.analysis.tables import format_flag
 from framebench.ranks.sharding import PARTS
-from framebench.records.record import Rank, Record
+from framebench.records.record import Record
+from framebench.records.record_parts import Rank
 from framebench.strategies.registry import OVER_RANKS
 from framebench.strategies.strategy import FRAMEWORKS
 

@@ -221,11 +221,7 @@ def list_bfloat16_instructions(cpuinfo: Path = Path("/proc/cpuinfo")) -> set[str
 
     Returns None if it does not tell.
     """
-    try:
-        text = cpuinfo.read_text()
-    except OSError:
-        return None
-    for line in text.splitlines():
+    for line in cpuinfo.read_text().splitlines():
         name, _, flags = line.partition(":")
         if name.strip() in ("flags", "Features"):  # on x86, on ARM
             return BFLOAT16.intersection(flags.split())
@@ -248,11 +244,8 @@ def _read_cpu_model() -> str:
 
     All three are from /proc/cpuinfo, since platform.processor() is empty on Linux.
     """
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return platform.processor() or platform.machine()
     fields = {}
-    for line in info.read_text().split("\n\n")[0].splitlines():
+    for line in Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines():
         name, _, value = line.partition(":")
         fields[name.strip()] = value.strip()
     if "cpu family" not in fields:

@@ -7,13 +7,22 @@ import statistics
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Literal, Self, TypeVar
 
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 
 if TYPE_CHECKING:
     from framebench.records.calibration import Calibration
+    from framebench.records.record_parts import Provenance, Rank, Turns
+    from framebench.records.table_parts import (
+        TableEffect,
+        TableProvenance,
+        TableRank,
+        TableTurns,
+        TableVerification,
+    )
+    from framebench.suite.result import StrategyEffect, Verification
 
 Status = Literal["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]
 # The first of these that a record has is its `peak`: exact counters of the framework come before
@@ -60,91 +69,6 @@ def count_work(case: Case) -> int | None:
     return case.work if case.is_known else None
 
 
-class TurnsLike(Protocol):
-    """The attributes of a record's turns that tables need (`Turns`)."""
-
-    block: str
-    arm: int
-    reference_flop: float
-
-    @property
-    def round(self) -> Sequence[int]:
-        """Return the number of each timed round."""
-
-    @property
-    def reference_s(self) -> Sequence[float]:
-        """Return the seconds of the reference matmul in each round."""
-
-
-class RankLike(Protocol):
-    """The attributes of a rank that tables need (`Rank`)."""
-
-    peaks: dict[str, int]
-
-
-class CalibrationLike(Protocol):
-    """The attributes of a calibration that tables need (`Calibration`)."""
-
-    passed: bool
-
-    @property
-    def failed(self) -> Sequence[str]:
-        """Return the instruments that did not pass."""
-
-
-class ProvenanceLike(Protocol):
-    """The attributes of a provenance that tables need (`Provenance`)."""
-
-    session: str
-    measured_at: datetime
-    command: str
-    commit: str | None
-    dirty: bool | None
-    machine: str
-    versions: dict[str, str]
-    threads: int | None
-    core: int | None
-    memory_limit: int | None
-    planted: dict[str, float]
-    protocol: int
-
-    @property
-    def calibration(self) -> CalibrationLike | None:
-        """Return the calibration of the machine, if it had one."""
-
-
-class MathematicsLike(Protocol):
-    """The attributes of a step in float64 that tables need (`suite.result.Mathematics`)."""
-
-    @property
-    def error(self) -> float | None:
-        """Return the relative error of the worst value or tensor."""
-
-
-class VerificationLike(Protocol):
-    """The attributes of a verification that tables need (`suite.result.Verification`)."""
-
-    @property
-    def passed(self) -> bool:
-        """Return whether nothing was wrong."""
-
-    @property
-    def relative_error(self) -> dict[str, float | None]:
-        """Return the error of each value."""
-
-    @property
-    def mathematics(self) -> MathematicsLike | None:
-        """Return the verification of the step in float64, if it was computed."""
-
-
-class EffectLike(Protocol):
-    """The attributes of an effect that tables need (`suite.result.StrategyEffect`)."""
-
-    @property
-    def proven(self) -> bool:
-        """Return whether the effect was seen."""
-
-
 class RecordBase:
     """The attributes of a record that tables need, and properties of them, however it was read.
 
@@ -169,15 +93,15 @@ class RecordBase:
         shares: dict[str, float]
 
         @property
-        def turns(self) -> TurnsLike | None: ...
+        def turns(self) -> Turns | TableTurns | None: ...
         @property
-        def ranks(self) -> Sequence[RankLike]: ...
+        def ranks(self) -> Sequence[Rank | TableRank]: ...
         @property
-        def verification(self) -> VerificationLike | None: ...
+        def verification(self) -> Verification | TableVerification | None: ...
         @property
-        def effect(self) -> EffectLike | None: ...
+        def effect(self) -> StrategyEffect | TableEffect | None: ...
         @property
-        def provenance(self) -> ProvenanceLike: ...
+        def provenance(self) -> Provenance | TableProvenance: ...
         @property
         def device(self) -> str | None: ...
         @property
@@ -241,7 +165,7 @@ class RecordBase:
         return ROUNDS <= len(self.step_s) == len(self.turns.round)
 
     @property
-    def turns_taken(self) -> TurnsLike:
+    def turns_taken(self) -> Turns | TableTurns:
         """Return the turns of a record that was in a block."""
         assert self.turns is not None
         return self.turns

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from framebench.records.record import Bytes, Duration, Provenance, RecordPart
 from framebench.records.record_base import INSTRUMENTS, find_first
+from framebench.records.record_parts import Bytes, Duration, Provenance, RecordPart
 
 MIB = 2**20
 Batch = Annotated[int, Field(ge=1)]
@@ -20,8 +20,8 @@ class Probe(RecordPart):
     outcome: Literal["fits", "memory", "failed"]
     reason: str | None = None
     limited: bool = False  # whether a limit was enforced, or only the measured peak decided
-    peaks: dict[str, Bytes] = Field(default={})  # of a steady step, by instrument
-    cold_peaks: dict[str, Bytes] = Field(default={})  # of the first step
+    peaks: dict[str, Bytes] = {}  # of a steady step, by instrument
+    cold_peaks: dict[str, Bytes] = {}  # of the first step
     # bytes that steps took besides tensors and kept: workspaces, generated kernels; on the CPU
     kept_bytes: int | None = None
     # with an allocator that returns memory at once: slower than in a record
@@ -53,7 +53,7 @@ class Fit(RecordPart):
     status: Literal["found", "none", "open", "stopped", "unsupported"]
     answer: str
     largest: Batch | None = None
-    probes: list[Probe] = Field(default=[])
+    probes: list[Probe] = []
     # the smallest batch that does not fit, once more without a limit
     confirmation: Probe | None = None
     provenance: Provenance

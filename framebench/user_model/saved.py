@@ -17,7 +17,8 @@ from framebench.analysis.frames import make_frame
 from framebench.analysis.rendering import Table, TableColumn, format_mib
 from framebench.cli.shared import err, say
 from framebench.explain.record import Explanation
-from framebench.records.record import Record, RecordPart
+from framebench.records.record import Record
+from framebench.records.record_parts import RecordPart
 from framebench.records.store import BadRecord, read_bytes
 from framebench.suite.counting import format_count
 from framebench.suite.user_file import Fault

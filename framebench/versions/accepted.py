@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError, field_validator
 
 from framebench.records.pins import REQUIREMENTS
-from framebench.records.record import RecordPart
+from framebench.records.record_parts import RecordPart
 from framebench.versions.judge import (
     QUANTITIES,
     REGRESSION,

@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from framebench.records.record import RecordPart, Release
+from framebench.records.record import Release
+from framebench.records.record_parts import RecordPart
 
 # Equal work repeats to this share in fresh processes: a smaller difference is none, however calm
 # the processes were.

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 from framebench.engine.environments import Environment, SetupError, run_module
 from framebench.records import provenance
 from framebench.records.provenance import ROOT
-from framebench.records.record import Bytes, Moment, RecordPart
+from framebench.records.record_parts import Bytes, Moment, RecordPart
 from studies.published_peaks.programs import Program
 from studies.published_peaks.rows import Row
 

@@ -102,9 +102,9 @@ def test_missing_requirements_of_cuda_are_named(environment, monkeypatch):
     monkeypatch.setattr(cuda_check.shutil, "which", ignore)
     interpreters = {framework: each.python for framework, each in environment.items()}
     missing = {}
-    for requirement in cuda_check.list_requirements(interpreters):
-        if not requirement.is_met:
-            missing[requirement.what] = requirement.detail
+    for requirement in cuda_check.check_gpu(interpreters):
+        if not requirement.passed:
+            missing[requirement.check] = requirement.detail
     assert "install NVIDIA's driver" in missing["CUDA: driver and NVML"]
     assert "no GPU" in missing["CUDA: device"]
     assert "no nvcc on the path" in missing["CUDA: nvcc for jittor"]
@@ -120,7 +120,7 @@ def test_missing_requirements_of_cuda_are_named(environment, monkeypatch):
 )
 def test_the_build_of_torch_is_named(installed, is_met, detail):
     (requirement,) = cuda_check.check_torch(installed)
-    assert requirement.is_met == is_met
+    assert requirement.passed == is_met
     assert detail in requirement.detail
 
 
@@ -130,4 +130,4 @@ def test_jittor_builds_with_cuda_12_alone(release, is_met, monkeypatch):
     printed = f"Cuda compilation tools, release {release}, V{release}.9\n"
     answer = SimpleNamespace(stdout=printed)
     monkeypatch.setattr(cuda_check.subprocess, "run", Mock(return_value=answer))
-    assert cuda_check.check_compiler().is_met == is_met
+    assert cuda_check.check_compiler().passed == is_met

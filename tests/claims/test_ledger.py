@@ -21,7 +21,7 @@ from framebench.claims.show import describe_cases, list_machines
 from framebench.claims.store import MachineResults
 from framebench.claims.wording import NO_ADVICE
 from framebench.models import spec
-from framebench.records.record import Rank
+from framebench.records.record_parts import Rank
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification

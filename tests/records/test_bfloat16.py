@@ -22,10 +22,6 @@ def test_bfloat16_instructions_are_read_from_the_flags(content, found, tmp_path)
     assert list_bfloat16_instructions(tmp_path / "cpuinfo") == found
 
 
-def test_instructions_are_unknown_without_a_cpuinfo(tmp_path):
-    assert list_bfloat16_instructions(tmp_path / "none") is None
-
-
 def test_provenance_names_the_bfloat16_instructions():
     here = list_bfloat16_instructions()
     assert describe_hardware().get("bfloat16") == (None if here is None else sorted(here))

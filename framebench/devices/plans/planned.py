@@ -18,8 +18,8 @@ from framebench.devices.plans.answer import (
     PlanOutcome,
 )
 from framebench.models.spec import UnknownName
-from framebench.records.record import Bytes, Moment, RecordPart
 from framebench.records.record_base import parse_case
+from framebench.records.record_parts import Bytes, Moment, RecordPart
 from framebench.suite.case import Case
 
 # compiler.plan: what XLA's executable for the device reserves, to the byte. allocator.simulated: a

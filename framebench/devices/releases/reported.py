@@ -15,7 +15,8 @@ from framebench.devices.plans.process import WITHOUT_DEVICE
 from framebench.devices.plans.version import PLANNER_VERSION
 from framebench.engine.environments import Environment, ask_module
 from framebench.records import provenance
-from framebench.records.record import Bytes, Moment, RecordPart, Release
+from framebench.records.record import Release
+from framebench.records.record_parts import Bytes, Moment, RecordPart
 from framebench.records.store import read_models, write_atomically
 
 FOLDER = Path("planned_reports")
