@@ -252,16 +252,13 @@ def ensure_built(environment: Environment, build_now: Callable[[], None], say: S
 
 
 def lock(environment: Environment, say: Say) -> AbstractContextManager[None]:
-    """Return the lock to hold while an environment is built, filled with kernels, or removed.
-
-    This process can hold it several times.
-    """
+    """Return the lock to hold while an environment is built, filled with kernels, or removed."""
     folder = environment.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     work = f"builds {environment.framework} {environment.version}"
     if environment.framework == "jittor":
         work += " or compiles its kernels"
-    return hold_lock(folder.with_name(f"{folder.name}.lock"), say, work, is_singleton=True)
+    return hold_lock(folder.with_name(f"{folder.name}.lock"), say, work)
 
 
 def check_tools(framework: str) -> None:

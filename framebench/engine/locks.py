@@ -10,18 +10,17 @@ from filelock import FileLock, Timeout
 
 
 @contextmanager
-def hold_lock(
-    file: Path, say: Callable[[str], None], work: str, is_singleton: bool = False
-) -> Iterator[None]:
+def hold_lock(file: Path, say: Callable[[str], None], work: str) -> Iterator[None]:
     """Hold a lock in this context; while another process holds it, say so once, and wait.
+
+    A thread can hold it several times.
 
     Args:
         file: The file of the lock, made if it is not there.
         say: Called with a sentence if the lock is held.
         work: What the other process does, such as "builds torch 2.13.0".
-        is_singleton: Whether this process may hold the lock several times.
     """
-    lock = FileLock(file, is_singleton=is_singleton)
+    lock = FileLock(file, is_singleton=True)
     try:
         lock.acquire(blocking=False)
     except Timeout:

@@ -117,12 +117,9 @@ def test_kernels_that_another_process_compiles_are_waited_for_and_not_compiled_a
     compile_kernels.assert_not_called()
 
 
-def test_a_lock_can_be_held_twice_where_that_is_asked_for(tmp_path):
+def test_a_lock_can_be_held_twice(tmp_path):
     file = tmp_path / "lock"
-    with (
-        hold_lock(file, ignore, "works", is_singleton=True),
-        hold_lock(file, ignore, "works", is_singleton=True),
-    ):
+    with hold_lock(file, ignore, "works"), hold_lock(file, ignore, "works"):
         pass
     with hold_lock(file, ignore, "works"):
         pass
