@@ -47,12 +47,10 @@ class CheckReport:
 def check(root: Path) -> CheckReport:
     """Check every record in the results folder `root`."""
     report = CheckReport()
+    faults: list[store.BadRecord] = []
     for file in store.list_files(root):
-        for place, record in store.parse_file(Record, file):
-            if isinstance(record, Record):
-                report.records[place] = record
-            else:
-                report.problems.append(str(record))
+        report.records.update(store.parse_file(Record, file, faults.append))
+    report.problems += map(str, faults)
     for place, record in report.records.items():
         for problem in check_record(place, record):
             report.problems.append(f"{place}: {problem}")

@@ -106,13 +106,14 @@ class Collection:
         `report`. Raises OSError if they cannot be written.
         """
         count = 0
+        faults: list[store.BadRecord | str] = []
         new: dict[Path, list[Record]] = defaultdict(list)  # by file: written together, it is fast
-        for place, release, record in read_sources(results, self.root):
-            count += 1
+        for place, release, record in read_sources(results, self.root, faults.append):
             fault = find_fault(place, release, record)
-            if isinstance(record, store.BadRecord) or fault:
-                self.report.unreadable.append(fault)
+            if fault:
+                faults.append(fault)
                 continue
+            count += 1
             name = self.name_machine(record.provenance, results)
             self.report.machines[name].add(record.provenance.node or record.provenance.machine)
             if make_key(record) in self.measurements:
@@ -127,7 +128,8 @@ class Collection:
         name_machine = partial(self.name_machine, folder=results)
         answers = add_answers(results, self.root, name_machine)
         self.report.answers += answers.added
-        return count + answers.added + answers.present
+        self.report.unreadable += map(str, faults)
+        return count + len(faults) + answers.added + answers.present
 
     def compare(self, record: Record, place: str) -> None:
         """Count a record of a measurement that is there, or save it apart if the two differ."""
@@ -176,22 +178,24 @@ def collect(
         return collection.report
 
 
-def read_sources(results: Path, into: Path) -> Iterator[tuple[str, str, Record | store.BadRecord]]:
-    """Yield the records of a results folder, or why one is unreadable.
+def read_sources(
+    results: Path, into: Path, report: store.Report
+) -> Iterator[tuple[str, str, Record]]:
+    """Yield the records of a results folder; `report` is called with what cannot be read.
 
     Each comes with its place and with its release, such as `torch-2.13.0`. If the folder is the one
     that they are added to, only records in files of their own are yielded. Raises OSError.
     """
     if results.resolve() != into.resolve():
         for file in store.list_files(results):
-            for place, record in store.parse_record_file(file):
+            for place, record in store.parse_record_file(file, report):
                 yield place, Path(file).stem, record
     for file in store.list_single_files(results):
         release = Path(file).parent.parent.name
         try:
             yield file, release, store.read(file)
         except store.BadRecord as error:
-            yield file, release, error
+            report(error)
 
 
 def read_record(place: str) -> Record:
@@ -199,15 +203,11 @@ def read_record(place: str) -> Record:
     file, _, line = place.rpartition(":")
     if not line.isdigit():
         return store.read(place)
-    found = dict(store.parse_record_file(file))[place]
-    assert isinstance(found, Record)
-    return found
+    return dict(store.parse_record_file(file))[place]
 
 
-def find_fault(place: str, release: str, record: Record | store.BadRecord) -> str:
-    """Return why a record is not taken: unreadable, or of another release; "" if it is taken."""
-    if isinstance(record, store.BadRecord):
-        return str(record)
+def find_fault(place: str, release: str, record: Record) -> str:
+    """Return why a record is not taken, such as that it is of another release; "" if it is."""
     framework = record.parsed.framework
     if not release.startswith(f"{framework}-"):
         return f"{place}: a record of {framework}, but under {release}"

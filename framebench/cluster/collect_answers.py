@@ -75,11 +75,8 @@ def read_answers(folder: Path) -> Iterator[tuple[Path, SavedAnswer]]:
     """Yield each readable answer below a folder with its file, of today's layout and the older."""
     skipped = store.SkippedLines()
     for file in store.list_answer_files(folder):
-        for _, answer in store.parse_file(SavedAnswer, file):
-            if isinstance(answer, SavedAnswer):
-                yield Path(file), answer
-            else:
-                skipped.add(answer)
+        for _, answer in store.parse_file(SavedAnswer, file, skipped.add):
+            yield Path(file), answer
     for file in store.list_answer_files(folder, ".json"):
         try:
             yield Path(file), store.read_model(SavedAnswer, file)

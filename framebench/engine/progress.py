@@ -267,7 +267,7 @@ def read_last_seconds(framework: str, results: Path) -> dict[str, float]:
     file = store.find_file(results, provenance.read_machine_name(), describe(framework).name)
     seconds = {}
     for _, record in store.parse_file(Record, file):
-        if isinstance(record, Record) and record.spent_s.get("total"):
+        if record.spent_s.get("total"):
             seconds[record.case] = record.spent_s["total"]
     return seconds
 
@@ -280,8 +280,6 @@ def read_median_seconds(results: Path, framework: str) -> dict[tuple[str, str], 
         if not Path(file).name.startswith(f"{framework}-"):
             continue
         for _, record in store.parse_file(Record, file):
-            if not isinstance(record, Record):
-                continue  # a line that cannot be read
             total = record.spent_s.get("total")
             if record.step_s and total is not None:
                 case = record.parsed

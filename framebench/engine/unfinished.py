@@ -40,12 +40,9 @@ def read(file: Path) -> list[UnfinishedRecord]:
 
     The list is empty if a record is damaged: the block is then measured again.
     """
-    unfinished = []
-    for _, line in store.parse_file(UnfinishedRecord, file):
-        if isinstance(line, store.BadRecord):
-            return []
-        unfinished.append(line)
-    return unfinished
+    faults: list[store.BadRecord] = []
+    unfinished = [one for _, one in store.parse_file(UnfinishedRecord, file, faults.append)]
+    return [] if faults else unfinished
 
 
 def remove(file: Path) -> None:

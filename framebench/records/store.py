@@ -35,6 +35,7 @@ from framebench.suite.counting import format_count
 
 Model = TypeVar("Model", bound=BaseModel)
 Content = TypeVar("Content")
+Report = Callable[[BadRecord], object]  # is told of what cannot be read
 
 FOLDER = "records"
 SUFFIX = ".jsonl"
@@ -57,7 +58,7 @@ class SkippedLines:
         """Begin with nothing skipped."""
         self.count = 0
 
-    def add(self, fault: BadRecord | str) -> None:
+    def add(self, fault: BadRecord) -> None:
         """Name a line or a file that is skipped, unless many were named before."""
         self.count += 1
         if self.count <= MOST_NAMED:
@@ -230,61 +231,71 @@ def parse_record(line: Line) -> Record:
     return parse(Record, line)
 
 
-def parse_file(kind: type[Model], path: Path | str) -> Iterator[tuple[str, Model | BadRecord]]:
-    """Yield the place of each line of a file, and its record or why it cannot be read."""
-    return parse_lines(partial(parse, kind), path)
+def ignore(fault: BadRecord) -> None:
+    """Pass over a line or a file that cannot be read."""
+
+
+def parse_file(
+    kind: type[Model], path: Path | str, report: Report = ignore
+) -> Iterator[tuple[str, Model]]:
+    """Yield the place of each line of a file that is such a record, and the record.
+
+    `report` is called with the fault of each other line (`parse_lines`).
+    """
+    return parse_lines(partial(parse, kind), path, report)
 
 
 def parse_lines(
-    parse_line: Callable[[Line], Content], path: Path | str
-) -> Iterator[tuple[str, Content | BadRecord]]:
-    """Yield the place of each line of a file, and the result of `parse_line` or its BadRecord.
+    parse_line: Callable[[Line], Content], path: Path | str, report: Report
+) -> Iterator[tuple[str, Content]]:
+    """Yield the place of each line of a file that `parse_line` can parse, and its result.
 
-    A file that cannot be opened gives one such reason. One unreadable line does not take down the
-    others, but a file of them does not hold up its reader.
+    `report` is called with the BadRecord of each other line, or of a file that cannot be opened.
+    One unreadable line does not take down the others, but a file of them does not hold up its
+    reader.
     """
     bad = 0
     try:
         for line in read_lines(path):
             try:
-                yield line.place, parse_line(line)
+                content = parse_line(line)
             except BadRecord as error:
-                yield line.place, error
+                report(error)
                 bad += 1
-            if bad == MOST_BAD:
-                raise BadRecord(f"{path}: {bad:,} lines are no records; the rest was not read")
+                if bad == MOST_BAD:
+                    reason = f"{bad:,} lines are no records; the rest was not read"
+                    raise BadRecord(f"{path}: {reason}") from error
+            else:
+                yield line.place, content
     except BadRecord as error:
-        yield str(path), error
+        report(error)
 
 
-def parse_record_file(path: str) -> Iterator[tuple[str, Record | BadRecord]]:
+def parse_record_file(path: str, report: Report = ignore) -> Iterator[tuple[str, Record]]:
     """Yield the records of a file, checked in full (`parse_of_machine`)."""
-    return parse_of_machine(parse_record, path)
+    return parse_of_machine(parse_record, path, report)
 
 
 def parse_of_machine(
-    parse_line: Callable[[Line], AnyRecord], path: str
-) -> Iterator[tuple[str, AnyRecord | BadRecord]]:
+    parse_line: Callable[[Line], AnyRecord], path: str, report: Report
+) -> Iterator[tuple[str, AnyRecord]]:
     """Yield the records of a file with their places (`parse_lines`).
 
-    A record of another machine than the one whose folder the file is in comes out as a BadRecord.
+    A record of another machine than the one whose folder the file is in is a fault.
     """
     machine = Path(path).parent.name
-    for place, record in parse_lines(parse_line, path):
-        if not isinstance(record, BadRecord) and record.provenance.machine != machine:
-            named = record.provenance.machine
-            reason = f"{place}: a record of the machine {named}, but in the folder {machine}"
-            yield place, BadRecord(reason)
-        else:
+    for place, record in parse_lines(parse_line, path, report):
+        named = record.provenance.machine
+        if named == machine:
             yield place, record
+        else:
+            reason = f"a record of the machine {named}, but in the folder {machine}"
+            report(BadRecord(f"{place}: {reason}"))
 
 
 def read_first_record(path: str) -> Record | None:
     """Return the first record of a file that can be read, or None without such a record."""
-    for _, record in parse_record_file(path):
-        if isinstance(record, Record):
-            return record
-    return None
+    return next((record for _, record in parse_record_file(path)), None)
 
 
 def read_all(root: Path) -> Iterator[Record]:
@@ -343,11 +354,7 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
     """
     skipped = SkippedLines()
     for file in list_answer_files(folder):
-        for place, answer in parse_file(kind, file):
-            if isinstance(answer, BadRecord):
-                skipped.add(answer)
-            else:
-                yield place, answer
+        yield from parse_file(kind, file, skipped.add)
     skipped.warn_of_rest()
 
 
@@ -419,12 +426,7 @@ def parse_files(
     """
     skipped = SkippedLines()
     for file in list_files(root, machine):
-        records = []
-        for place, record in parse_of_machine(parse_line, file):
-            if isinstance(record, BadRecord):
-                skipped.add(record)
-            else:
-                records.append((place, record))
+        records = list(parse_of_machine(parse_line, file, skipped.add))
         # a file is in the order of its lines, which `framebench collect` may have added at any time
         records.sort(key=lambda found: (found[1].case, get_measurement_time(found[1])))
         yield from records

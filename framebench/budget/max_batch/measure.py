@@ -234,9 +234,8 @@ def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
     time.
     """
     newest = None
+    # what cannot be read, as where there is no file yet, is measured again
     for _, fit in store.parse_file(Fit, find_file(results, describe(case.framework))):
-        if isinstance(fit, store.BadRecord):
-            continue  # no file yet, another version of the schema, or cut off: it is measured again
         if (fit.case, fit.budget_bytes) != (case.id, budget):
             continue
         if fit.provenance.protocol != protocol.VERSION or fit.status in ("stopped", "unsupported"):
