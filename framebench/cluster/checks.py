@@ -9,7 +9,7 @@ as it stands.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -212,23 +212,21 @@ def estimate_highest_speed(record: Record) -> float:
 
 
 def check_blocks(records: dict[str, Record]) -> Iterator[str]:
-    """Yield a sentence for each fact that all records of a block must share, and do not."""
-    blocks: dict[str, dict[str, Record]] = defaultdict(dict)
+    """Yield a sentence for each fact in which a record differs from the first one of its block."""
+    facts_by_block: dict[str, dict[str, object]] = {}  # of its first record
     for place, record in records.items():
-        if record.turns:
-            blocks[record.turns.block][place] = record
-    for block in blocks.values():
-        first_place, *_ = block
-        values: dict[str, set[object]] = defaultdict(set)
-        for record in block.values():
-            turns, origin = record.turns_taken, record.provenance
-            values["machine"].add((origin.machine, hash_hardware(origin.hardware)))
-            values["session"].add(origin.session)
-            values["seed"].add(turns.seed)
-            values["list of variants"].add(tuple(turns.arms))
-        for name, different in values.items():
-            if len(different) > 1:
-                yield f"{first_place}: the records of its block differ in their {name}"
+        if record.turns is None:
+            continue
+        facts = {
+            "machine": (record.provenance.machine, hash_hardware(record.provenance.hardware)),
+            "session": record.provenance.session,
+            "seed": record.turns.seed,
+            "list of variants": record.turns.arms,
+        }
+        first_facts = facts_by_block.setdefault(record.turns.block, facts)
+        for name, fact in facts.items():
+            if fact != first_facts[name]:
+                yield f"{place}: the records of its block differ in their {name}"
 
 
 def find_copies(records: dict[str, Record]) -> Iterator[str]:

@@ -303,8 +303,10 @@ def split_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
 
 def join_seconds(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
     """Return the seconds of two processes by purpose: the parts of both, and the sums."""
-    sums = {name: one.get(name, 0.0) + other.get(name, 0.0) for name in ("harness", "total")}
-    return one | other | sums
+    joined = one | other
+    for name in ("harness", "total"):
+        joined[name] = one[name] + other[name]
+    return joined
 
 
 def make_provenance(

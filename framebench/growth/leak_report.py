@@ -276,9 +276,10 @@ def is_of_steps(thing: Any) -> bool:
 
 def select_held(tensors: list[Any]) -> list[Any]:
     """Return the tensors that an object of Python refers to other than this list."""
-    holders = [
-        h for h in gc.get_referrers(*tensors) if h is not tensors and not isinstance(h, FrameType)
-    ]
+    holders = []
+    for holder in gc.get_referrers(*tensors):
+        if holder is not tensors and not isinstance(holder, FrameType):
+            holders.append(holder)
     referents = set(map(id, gc.get_referents(*holders)))
     return [tensor for tensor in tensors if id(tensor) in referents]
 

@@ -217,7 +217,8 @@ def intersect_workloads(parts: tuple[Strategy, ...]) -> tuple[str, ...] | None:
     if not named:
         return None
     first, *others = named
-    return tuple(name for name in first if all(name in other for other in others))
+    common = set(first).intersection(*others)
+    return tuple(name for name in first if name in common)
 
 
 def combine_support(framework: str, parts: tuple[Strategy, ...]) -> Support:
