@@ -187,7 +187,8 @@ def steady(environment, tmp_path_factory) -> Steady:
             if file.exists():
                 measured = json.loads(file.read_text())
             while len(measured) < processes:
-                process = runner.MemoryProcess(case, environment[case.framework], Options(), folder)
+                variant = runner.Variant(case, environment[case.framework])
+                process = runner.MemoryProcess(variant, Options(), folder)
                 done = process.end(ignore)
                 assert done.status == "ok", done.reason
                 measured.append(dict(done.result.memory.peaks))

@@ -522,11 +522,8 @@ def finish_block(timed: list[TimedVariant], run: Run) -> None:
             processes: dict[int, MemoryProcess] = {}
             for place, each in enumerate(batch):
                 if needs_memory(each, run):
-                    variant = each.variant
-                    scratch = run.get_scratch(variant)
-                    processes[place] = MemoryProcess(
-                        variant.case, variant.environment, run.options, scratch, variant.extra
-                    )
+                    scratch = run.get_scratch(each.variant)
+                    processes[place] = MemoryProcess(each.variant, run.options, scratch)
                     stack.callback(processes[place].kill)
             for place, each in enumerate(batch):
                 record = each.record

@@ -112,6 +112,29 @@ class Options:
         return tuple(usable[:AT_ONCE_ON_GPU])
 
 
+@dataclass(frozen=True)
+class Variant:
+    """A case in an environment.
+
+    `spin` and `extra` plant a known slowdown and more memory: see `Task`.
+    """
+
+    case: Case
+    environment: Environment
+    spin: float = 0.0
+    extra: float = 0.0
+
+    @property
+    def planted_differences(self) -> dict[str, float]:
+        """Return the planted shares that are not zero, by the name that records have for them."""
+        differences = {}
+        if self.spin:
+            differences["spin"] = self.spin
+        if self.extra:
+            differences["extra"] = self.extra
+        return differences
+
+
 DEFAULT_OPTIONS = Options()
 
 
@@ -183,21 +206,16 @@ class MemoryProcess:
     """The process that reads a case's peaks; as part "look" it verifies the case too."""
 
     def __init__(
-        self,
-        case: Case,
-        environment: Environment,
-        options: Options,
-        scratch: Path,
-        extra: float = 0.0,
-        part: Part = "memory",
+        self, variant: Variant, options: Options, scratch: Path, part: Part = "memory"
     ) -> None:
         """Start the process, and watch the memory that it takes on the device."""
         self.started = time.monotonic()
         self.options = options
         scratch.mkdir(parents=True, exist_ok=True)
+        case, environment = variant.case, variant.environment
         variables = make_worker_variables(environment, case, "memory", options)
         variables.update(environment.scratch(scratch))
-        task = options.make_task(case, part, extra=extra)
+        task = options.make_task(case, part, extra=variant.extra)
         # the rise of the whole GPU's use is this process's only where no other one runs
         is_alone = len(options.list_cores()) == 1
         memory = nvml.read_memory() if is_alone else None

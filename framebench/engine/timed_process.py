@@ -14,12 +14,17 @@ from typing import Literal
 from framebench.engine import page_cache as pages
 from framebench.engine import runner
 from framebench.engine.environments import Environment
-from framebench.engine.runner import CaseOutcome, Options, make_worker_variables, read_case_outcome
+from framebench.engine.runner import (
+    CaseOutcome,
+    Options,
+    Variant,
+    make_worker_variables,
+    read_case_outcome,
+)
 from framebench.engine.supervisor import Worker
 from framebench.instruments import nvml
 from framebench.instruments.host import read_status
 from framebench.records.record import read_result
-from framebench.suite.case import Case
 from framebench.suite.protocol import Command, Message, Reference, Turn
 from framebench.suite.result import Verification
 
@@ -32,29 +37,6 @@ LONGEST_S = 120.0
 LEAST_ROUNDS = 4
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 CONTROL = Environment("numpy", "", Path(sys.executable))  # of the reference process
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A case in an environment.
-
-    `spin` and `extra` plant a known slowdown and more memory: see `Task`.
-    """
-
-    case: Case
-    environment: Environment
-    spin: float = 0.0
-    extra: float = 0.0
-
-    @property
-    def planted_differences(self) -> dict[str, float]:
-        """Return the planted shares that are not zero, by the name that records have for them."""
-        differences = {}
-        if self.spin:
-            differences["spin"] = self.spin
-        if self.extra:
-            differences["extra"] = self.extra
-        return differences
 
 
 @dataclass

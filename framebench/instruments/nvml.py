@@ -187,9 +187,9 @@ class ProcessPeak:
         """Stop the thread, and read what the GPU has in use now."""
         self.done.set()
         self.thread.join()
-        memory = read_memory()
-        if memory and self.before is not None:
-            self.after = memory.used
+        if self.before is not None:
+            memory = read_memory()
+            self.after = memory.used if memory else None
 
     def watch(self) -> None:
         """Sample until the context is left."""

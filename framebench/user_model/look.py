@@ -102,13 +102,7 @@ def run_side_by_side(variants: list[Variant], run: blocks.Run) -> list[Record]:
         processes = []
         for variant in variants:
             scratch = run.scratch / "look" / variant.case.id.replace("/", ".")
-            process = runner.MemoryProcess(
-                variant.case,
-                variant.environment,
-                run.options,
-                scratch,
-                part="look",
-            )
+            process = runner.MemoryProcess(variant, run.options, scratch, part="look")
             stack.callback(process.kill)
             processes.append(process)
         records = []

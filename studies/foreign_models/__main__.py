@@ -136,9 +136,9 @@ def by_try(file: Path, framework: str, scenario: str, python: str) -> dict[str, 
     """
     model = trial.inspect_file(file, BATCH, framework, scenario)
     with trial.use_model(model), tempfile.TemporaryDirectory() as scratch:
-        outcome = runner.MemoryProcess(
-            model.baseline, interpreter(framework, python), runner.DEFAULT_OPTIONS, Path(scratch)
-        ).end(lambda phase: None)
+        variant = runner.Variant(model.baseline, interpreter(framework, python))
+        process = runner.MemoryProcess(variant, runner.DEFAULT_OPTIONS, Path(scratch))
+        outcome = process.end(lambda phase: None)
     if outcome.status != "ok":
         raise RuntimeError(f"try: {outcome.status}: {outcome.reason}")
     memory = outcome.result.memory

@@ -77,11 +77,11 @@ def test_eager_strategies_are_shown_before_compiled_ones(without_times, last, mo
 def test_one_process_reads_the_peaks_of_two(strategy, environment, tmp_path):
     """The peaks equal those of the process that reads memory alone, and later steps are right."""
     case = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny")
+    variant = runner.Variant(case, environment["torch"])
     results = []
     for part in ("memory", "look"):
-        process = runner.MemoryProcess(
-            case, environment["torch"], runner.DEFAULT_OPTIONS, tmp_path / part, part=part
-        )
+        folder = tmp_path / part
+        process = runner.MemoryProcess(variant, runner.DEFAULT_OPTIONS, folder, part)
         outcome = process.end(ignore)
         assert outcome.status == "ok", outcome.reason
         results.append(outcome.result)
