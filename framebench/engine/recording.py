@@ -178,15 +178,13 @@ def describe_memory(
     largest = dict(memory.cold_peaks)
     for name, size in cold_peaks.items():
         largest[name] = max(size, largest.get(name, 0))
-    return dict(
-        peaks=memory.peaks | device_peaks if memory.peaks else {},
-        peak_samples=memory.peak_samples,
-        cold_peaks=largest,
-        live_bytes=memory.live_bytes,
-        elsewhere=memory.elsewhere,
-        library_bytes=memory.library_bytes,
-        allocator=describe_allocator(memory, device_peaks),
-    )
+    # the fields of a `MemoryResult` have the names that they have in a record
+    return {
+        **vars(memory),
+        "peaks": memory.peaks | device_peaks if memory.peaks else {},
+        "cold_peaks": largest,
+        "allocator": describe_allocator(memory, device_peaks),
+    }
 
 
 def judge(
