@@ -70,7 +70,7 @@ def test_a_users_model_is_shown_where_its_figure_cannot_be_written(tmp_path, cap
 def test_a_folder_that_no_page_may_replace_is_refused_before_anything_runs(
     make, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(trying, "measure", refuse_work)
+    monkeypatch.setattr(trying, "measure_strategies", refuse_work)
     folder = tmp_path / "page"
     make(folder)
     done = framebench("try", str(write_variant(tmp_path)), "--html", str(folder))
