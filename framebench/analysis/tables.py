@@ -222,18 +222,10 @@ def make_index(df: pd.DataFrame) -> Table:
     rows = []
     groups = select_in_use(df).groupby(["workload", "scenario", "size"], sort=False)
     for (workload, scenario, size), group in groups:
-        selector = f"{workload}/*/{scenario}/*/*/{size}"
-        batches = sorted(group["batch"].unique())
-        strategies = group["strategy"].nunique()
-        usable = group["usable"].sum()
-        rows.append(
-            (
-                selector,
-                ", ".join(map(str, batches)),
-                str(strategies),
-                f"{usable} of {len(group)}",
-            )
-        )
+        batches = ", ".join(map(str, sorted(group["batch"].unique())))
+        strategies = str(group["strategy"].nunique())
+        with_numbers = f"{group['usable'].sum()} of {len(group)}"
+        rows.append((f"{workload}/*/{scenario}/*/*/{size}", batches, strategies, with_numbers))
     head = ("selector", "batches", "strategies", "with numbers")
     caption = "`framebench report SELECTOR` prints a table."
     return Table.of_text("Tables", caption, head, rows, machine=join_values(df["machine"]))
@@ -274,24 +266,22 @@ def make_framework_tables(df: pd.DataFrame) -> Iterator[Table]:
         newest = group.drop_duplicates([*PLACE, "framework"], keep="last")
         wide = newest.pivot(index=PLACE, columns="framework", values=list(quantities))
         columns = {name: TableColumn(name) for name in PLACE}
-        present = []
+        cells = wide.index.to_frame(index=False)
         for quantity, framework in product(quantities, FRAMEWORKS):
             # the ratio of PyTorch to itself is 1 everywhere
             is_trivial = quantity == "relative" and framework == "torch"
             if (quantity, framework) in wide and not is_trivial:
-                present.append((quantity, framework))
+                key = f"{quantity} {framework}"
                 shown = quantities[quantity]
-                columns[f"{quantity} {framework}"] = replace(
-                    shown, name=f"{framework} {shown.name}"
-                )
-        cells = wide[present].reset_index()
+                columns[key] = replace(shown, name=f"{framework} {shown.name}")
+                cells[key] = wide[quantity, framework].to_numpy()
         yield Table(
             f"Frameworks side by side, {scenario} ({find_baseline(str(scenario))})",
             "needs: what a budget must have, by which README and `framebench answer` compare, too; "
             "the peak by host.rss lacks what libraries keep, so that it may order frameworks "
             "otherwise. x torch: step time over PyTorch's. "
             f"{describe_measurement(group)} {describe_conditions(group)}",
-            cells.set_axis(list(columns), axis=1),
+            cells,
             columns,
             machine=str(machine),
         )

@@ -62,12 +62,9 @@ def compare_(
     for difference in measure.list_differences(*pair):
         say(f"note: the cases differ in {difference}")
     options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
-    name = ["compare", base, change, f"{blocks} blocks"]
-    if env:
-        name.append(f"--env {env}")
-    name.append(str(options))
+    title = f"compare {base} {change} {blocks} blocks --env {env} {options}"
     frameworks = drop_duplicates(case.framework for case in pair)
-    with open_session(results, " ".join(name)) as opened:
+    with open_session(results, title) as opened:
         try:
             ready = installed.find_environments(frameworks, env, say)
             missing = sorted(set(frameworks) - ready.keys())
@@ -79,14 +76,12 @@ def compare_(
             for environment in ready.values():
                 environments.warm(environment, cases, say)
             with CaseProgress(cases, results, err, blocks, opened.id) as progress:
-                measured_rounds = measure.measure(
+                base_records, change_records = measure.measure(
                     pair, blocks, opened.id, ready, options, results, progress
                 )
         except measure.NotMeasured as error:
             opened.close(results)  # the next try is a new comparison
             fail(str(error), 1)
-    base_records = [measured_round.base for measured_round in measured_rounds]
-    change_records = [measured_round.change for measured_round in measured_rounds]
     # intervals rest on all blocks of the machine, not on these alone
     machine = base_records[0].provenance.machine
     machine_blocks = Blocks(Results(results).get_records(machine))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 from framebench.engine import runner
 from framebench.engine.blocks import SILENT, Listener, Run, measure_group
@@ -16,13 +15,6 @@ from framebench.records.record import Record
 from framebench.suite.case import Case
 
 BLOCKS = 6  # studies/noise tells which differences so many blocks find, and fewer would
-
-
-class Round(NamedTuple):
-    """One record of each of the two cases."""
-
-    base: Record
-    change: Record
 
 
 class NotMeasured(Exception):
@@ -50,8 +42,8 @@ def measure(
     options: runner.Options,
     results: Path,
     listener: Listener = SILENT,
-) -> list[Round]:
-    """Measure the blocks that this session lacks, and return the rounds of all of them.
+) -> tuple[list[Record], list[Record]]:
+    """Measure the blocks that this session lacks; return each case's records, one of every block.
 
     `environments` are by framework. Raises NotMeasured if a case has no numbers, and OSError if a
     record cannot be written; the records that were written before stay.
@@ -62,14 +54,13 @@ def measure(
             raise NotMeasured(f"{case.id} gave no numbers: unsupported: {why}")
     base, change = pair
     group = Group(f"compare/{base.id}/{change.id}", make_variants(pair, environments))
-    rounds = []
+    base_records, change_records = [], []
     with Run(session, options, results, listener) as run:
         for number in range(blocks):
             measure_group(group, run, number)
-            base_record = find_record(run, group, number, 0)
-            change_record = find_record(run, group, number, 1)
-            rounds.append(Round(base_record, change_record))
-    return rounds
+            base_records.append(find_record(run, group, number, 0))
+            change_records.append(find_record(run, group, number, 1))
+    return base_records, change_records
 
 
 def find_record(run: Run, group: Group, number: int, place: int) -> Record:

@@ -42,8 +42,8 @@ def test_a_comparison_goes_on_with_the_blocks_it_has(other, after, fake_worker, 
     assert len(records) == 4, "each once"
     for record in earlier:
         assert record in records
-    assert len(found) == 2, "a pair for each block"
-    for base, change in found:
+    assert len(found[0]) == 2, "a pair for each block"
+    for base, change in zip(*found, strict=True):
         assert base.turns_taken.block == change.turns_taken.block
         assert (base.turns_taken.arm, change.turns_taken.arm) == (0, 1)
         assert base.peaks

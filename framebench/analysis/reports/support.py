@@ -5,8 +5,10 @@ It needs no record.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -22,7 +24,7 @@ from framebench.strategies.registry import (
 )
 from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Scenario, Strategy, Support
 from framebench.suite.case import Case
-from framebench.suite.sequences import group_by
+from framebench.suite.sequences import drop_duplicates, group_by
 
 COLUMNS = tuple(read_columns("support").values())
 HEADINGS = tuple(column.name for column in COLUMNS)
@@ -158,61 +160,62 @@ def list_exclusions() -> Table:
     )
 
 
+class StrategySupport(NamedTuple):
+    """How a framework has a strategy."""
+
+    framework: str
+    strategy: str
+    support: Support
+
+
 def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
     """Yield the strategies of these cases that each framework has, and why it lacks the others.
 
     Combinations, and strategies that only test an article's sentence, are left out unless nothing
     else is among the cases.
     """
-    groups = group_by(cases, lambda case: (case.framework, case.scenario, case.strategy))
-    rows = []
-    for (framework, _scenario, strategy), cases_of_strategy in groups.items():
+    every: list[StrategySupport] = []
+    usual: list[StrategySupport] = []
+    by_strategy = group_by(cases, lambda case: (case.framework, case.scenario, case.strategy))
+    for cases_of_strategy in by_strategy.values():
+        case = cases_of_strategy[0]
         support = find_support(cases_of_strategy)
-        is_combination = "+" in strategy
-        rows.append(
-            {
-                "framework": framework,
-                "strategy": strategy,
-                "is_usual": not is_combination
-                and not cases_of_strategy[0].strategy_spec.only_for_claims,
-                "is_supported": support.supported,
-                "kind": support.kind,
-                "how_or_why_not": support.why,
-            }
-        )
-    columns = ["framework", "strategy", "is_usual", "is_supported", "kind", "how_or_why_not"]
-    df = pd.DataFrame(rows, columns=columns)
-    if df["is_usual"].any():
-        df = df[df["is_usual"]]
-    for framework in FRAMEWORKS:
-        yield from make_support_tables(framework, df[df["framework"] == framework])
+        every.append(StrategySupport(case.framework, case.strategy, support))
+        if "+" not in case.strategy and not case.strategy_spec.only_for_claims:
+            usual.append(every[-1])
+    for framework, supports in group_by(usual or every, lambda one: one.framework).items():
+        yield from make_support_tables(framework, supports)
 
 
-def make_support_tables(framework: str, strategies: pd.DataFrame) -> Iterator[Table]:
+def make_support_tables(framework: str, strategies: Sequence[StrategySupport]) -> Iterator[Table]:
     """Yield a table of the strategies that a framework has, and one of those that it lacks.
 
-    `strategies` has rows of `describe_cases`, all of this framework.
+    `strategies` are all of this framework.
     """
+    is_long = len(strategies) > MOST_WITH_MECHANISM
     caption = ""
-    how = strategies["kind"] + ": " + strategies["how_or_why_not"]
-    if len(strategies) > MOST_WITH_MECHANISM:
-        how = strategies["kind"]
+    if is_long:
         caption = (
             f"How one is done: framebench list --strategies '*/{framework}/*/STRATEGY'. "
             "Words: docs/strategies.md."
         )
-    is_supported = strategies["is_supported"]
-    why_not = strategies["how_or_why_not"]
-    explanations = {"has": how[is_supported], "does not have": why_not[~is_supported]}
-    for title, texts in explanations.items():
-        if texts.empty:
+    # the names of strategies by how they are had, or why not
+    has: dict[str, list[str]] = defaultdict(list)
+    lacks: dict[str, list[str]] = defaultdict(list)
+    for _framework, name, support in strategies:
+        if not support.supported:
+            lacks[support.why].append(name)
+        elif is_long:
+            has[support.kind].append(name)
+        else:
+            has[f"{support.kind}: {support.why}"].append(name)
+    for title, names_by_text in {"has": has, "does not have": lacks}.items():
+        if not names_by_text:
             continue
-        names = strategies["strategy"][texts.index].groupby(texts, sort=False)
-        rows = []
-        for text, names_of_text in names.unique().items():  # one may be in several scenarios
-            rows.append((", ".join(names_of_text), str(text)))
+        # a strategy may be in several scenarios
+        rows = [(", ".join(drop_duplicates(names)), text) for text, names in names_by_text.items()]
         untried = ""
-        if framework in UNTRIED_ON_GPU and texts.str.contains("(GPU)", regex=False).any():
+        if framework in UNTRIED_ON_GPU and any("(GPU)" in text for text in names_by_text):
             untried = f"(GPU): not tried, as {TITLES[framework]} was not run on CUDA here. "
         yield Table.of_text(
             f"{TITLES[framework]} {title}",
