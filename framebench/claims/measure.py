@@ -104,9 +104,7 @@ def find_error(errors: str) -> str:
 
 def look_up_names(names: Sequence[str], environment: Environment) -> dict[str, bool]:
     """Return whether each of these attribute paths exists in the framework that is installed."""
-    found = environments.ask_module(
-        environment, "framebench.claims.probes.names", environment.framework, *names
-    )
+    found = environments.ask_module(environment, "framebench.claims.probes.names", *names)
     return {str(name): bool(exists) for name, exists in found.items()}
 
 
