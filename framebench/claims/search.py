@@ -30,6 +30,10 @@ NAMED_WEIGHT = 0.2  # of a word that stands for a concept
 PHRASE_WEIGHT = 0.5  # of two words that stand together, next to those of the words
 SIZED_BONUS = 1.02  # of equal claims, one that states a size comes first
 WORD = re.compile(r"[a-z]+(?:\d+[a-z]*)*|\d+(?:\.\d+)?")
+# the first word of a name such as gradient checkpointing, which says nothing of a claim
+FULL_NAME = re.compile(
+    r"\b(gradient|activation)s?[ -](?=checkpoint|accumulat)|梯度(?=检查点|累积|累加)"
+)
 HAN = re.compile(r"[\u4e00-\u9fff]+")
 # an ending behind at least three letters; the longest, so that "pruned" and "pruning" are alike
 ENDING = re.compile(
@@ -44,8 +48,8 @@ SMALL_WORD = re.compile(
 
 
 def normalize(text: str) -> str:
-    """Return a text in small letters, with one form of each character."""
-    return unicodedata.normalize("NFKC", text).lower()
+    """Return a text in small letters, with one form of each character and short names."""
+    return FULL_NAME.sub("", unicodedata.normalize("NFKC", text).lower())
 
 
 def stem(word: str) -> str:

@@ -271,11 +271,13 @@ def find_prediction(entry: Entry, device: str) -> str:
     """Return the command that predicts a claim's cases for a device, or "".
 
     The two cases are written as one selector, `transformer/torch/train/{fp32,bf16}/b4/full`. There
-    is no command for a device that is not in the catalog, nor for a claim without a plan of two
-    cases.
+    is no command for a device that is not in the catalog, nor for a claim that no plan of two
+    cases decides.
     """
     devices = [name for name in BY_NAME if device and name.startswith(device)]
-    planned = [line for line in entry.lines if line.planned and len(line.cases) == 2]
+    planned = [
+        line for line in entry.lines if line.planned and line.decides and len(line.cases) == 2
+    ]
     if not devices or not planned:
         return ""
     base, candidate = planned[0].cases

@@ -18,6 +18,8 @@ from framebench.claims.rule import (
     UNMET,
     Verdict,
 )
+from framebench.strategies.strategy import TITLES
+from framebench.suite.case import Case
 from framebench.suite.sequences import drop_duplicates, group_by
 
 NO_ADVICE = "None: the comparisons support none."
@@ -185,11 +187,13 @@ def shorten_unmet(claim: Claim, lines: Sequence[Line]) -> str:
     """Return in a few words why a claim cannot be tested here."""
     if claim.needs.lacking:
         return claim.needs.lacking.partition(":")[0]
-    reasons = []
-    for line in lines:
-        if line.decides and line.verdict == UNMET:
-            reasons.append(line.remark.partition(":")[0])
-    return "; ".join(drop_duplicates(reasons))
+    unmet = [line for line in lines if line.decides and line.verdict == UNMET]
+    reasons = "; ".join(drop_duplicates(line.remark.partition(":")[0] for line in unmet))
+    frameworks = {Case.from_id(case).framework for line in unmet for case in line.cases}
+    if claim.needs.size and len(frameworks) == 1:
+        # another framework's numbers of this size may be shown as well
+        return f"{reasons} in {TITLES[frameworks.pop()]}"
+    return reasons
 
 
 def make_reasons(claim: Claim, lines: Sequence[Line], names_machine: str = "") -> tuple[str, ...]:

@@ -98,8 +98,12 @@ def test_a_device_without_an_answer_gets_the_command_that_predicts_it(entry):
     assert of_size.title == with_options.title, "predict takes no --size"
     assert " --all --size tiny --results mine" in of_size.caption
     without_plan = replace(entry, lines=entry.lines[:1])
+    also_shown = replace(
+        entry, lines=tuple(replace(line, decides=not line.planned) for line in entry.lines)
+    )
     answered = [make_answer(entry, device) for device in ("h100-80gb", "cpu", "")]
-    for answer in (*answered, make_answer(without_plan, "a100")):
+    undecided = [make_answer(claim, "a100") for claim in (without_plan, also_shown)]
+    for answer in (*answered, *undecided):
         assert "Predict it" not in answer.title
 
 

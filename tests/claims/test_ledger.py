@@ -324,6 +324,8 @@ def test_an_unmet_precondition_shows_the_number_without_a_verdict(results, needs
     assert (entry.verdict, entry.value) == ("not testable here", None)
     assert "here: -20.0 %" in entry.remark
     assert entry.recommendation == NO_ADVICE
+    # numbers of another framework at this size may stand below it
+    assert entry.qualifier == "needs full size in PyTorch" or not needs.size
 
 
 def test_a_met_precondition_changes_no_verdict(results):

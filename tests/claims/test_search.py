@@ -40,6 +40,8 @@ CHINESE = [
 BEST = [
     ("pruning", "B5"),
     ("gradient accumulation", "B9 memory"),
+    ("gradient checkpointing", "B2 memory"),
+    ("activation checkpointing", "B2 memory"),
     ("amp", "B1 memory"),
     ("40%", "B1 memory"),
     ("checkpointing costs 20 % of speed", "B2 time"),

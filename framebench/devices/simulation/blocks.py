@@ -88,7 +88,7 @@ class Event(NamedTuple):
     size: int
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)  # a text of it would name its neighbours, and theirs
 class Block:
     """A range of a segment, between its neighbours."""
 

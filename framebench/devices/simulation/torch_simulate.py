@@ -78,7 +78,7 @@ class LineTensors(NamedTuple):
     tensors: int
 
 
-@dataclass
+@dataclass(repr=False)
 class Simulation:
     """What the steps needed on the simulated GPU. Sizes are in bytes."""
 
@@ -135,6 +135,16 @@ class Simulation:
         the largest CUDA context that was measured.
         """
         return estimate_needs(self.reserved, self.interval.high, self.device)
+
+    def __repr__(self) -> str:
+        """Return the sizes alone: pytest prints it where an assertion about the step fails."""
+        allocated, reserved, needs = (
+            f"{size / 2**30:,.2f} GiB" for size in (self.allocated, self.reserved, self.needs)
+        )
+        return (
+            f"<step on {self.device.title}: allocated {allocated}, reserved {reserved}, "
+            f"needs {needs}>"
+        )
 
     @property
     def timeline(self) -> list[int]:
