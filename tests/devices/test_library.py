@@ -164,6 +164,8 @@ def test_a_counter_on_the_device_counts(simulated):
         ("written through a view", [0.0, 6.0, 1.0]),
         ("from NumPy", [0, 2, 4]),
         ("of a detached parameter", [1.0, 1.0]),
+        ("uninitialized", [0.0, 0.0]),
+        ("resized", [1.0, 1.0]),  # made up
         ("overwritten at random", [1.0, 1.0, 1.0]),  # made up
         ("of a batch", 0.0),  # made up
     ],

@@ -18,13 +18,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._prims_common import compute_required_storage_length
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 MOST_BYTES = 2**15  # of a storage whose numbers are computed
 NUMBERS = "numbers_in_simulation"  # an attribute of storages: their numbers, in one dimension
-FRAMES_BETWEEN = 4  # of modes, between an operator and the function that calls it
 HOST = torch.device("cpu")
 
 
@@ -42,23 +42,25 @@ class KnownNumbers(TorchDispatchMode):
             number = read_number(args[0])
             if number is not None:
                 return number
-            if is_drawing(sys._getframe(1)):
+            if is_drawing():
                 return False
         out = func(*args, **kwargs)
         follow_numbers(func, args, kwargs, out)
         return out
 
 
-def is_drawing(frame: FrameType | None) -> bool:
-    """Return whether PyTorch draws weights until none is out of bounds, and asks if some are.
+def is_drawing() -> bool:
+    """Return whether a function of `torch.nn.init` is running.
 
-    The answer to `nn.init.trunc_normal_` is then False.
+    Of unknown numbers it asks only whether some are out of bounds and have to be drawn again, as in
+    `trunc_normal_`. The answer is False.
     """
-    for _ in range(FRAMES_BETWEEN):
-        if frame is None or frame.f_code.co_filename == nn.init.__file__:
-            break
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == nn.init.__file__:
+            return True
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename == nn.init.__file__
+    return False
 
 
 def read_number(tensor: Tensor) -> bool | int | float | None:
@@ -76,7 +78,10 @@ def find_numbers(tensor: Tensor) -> Tensor | None:
     numbers: Tensor | None = getattr(tensor.untyped_storage(), NUMBERS, None)
     if numbers is None or numbers.dtype != tensor.dtype:
         return None
-    return numbers.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    shape, stride, offset = tensor.shape, tensor.stride(), int(tensor.storage_offset())
+    if compute_required_storage_length(shape, stride, offset) > numbers.numel():
+        return None  # the storage has been resized
+    return numbers.as_strided(shape, stride, offset)
 
 
 def follow_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
@@ -105,6 +110,8 @@ def compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
         results = func(*args, **kwargs)
     except Exception:  # whatever it is that the host cannot run
         return False
+    if "empty" in func._schema.name:
+        results.zero_()  # not what happens to lie there, by which each simulation would be another
     for result, fake in zip(tree_leaves(results), tree_leaves(out), strict=True):
         if isinstance(fake, FakeTensor) and fake.layout == torch.strided:
             keep_numbers(fake, result)

@@ -151,6 +151,8 @@ def read_numbers():
         numbers["written through a view"] = values.tolist()
         values.copy_(torch.rand(3))
         numbers["overwritten at random"] = values.tolist()
+        numbers["uninitialized"] = torch.empty(2).tolist()
+        numbers["resized"] = torch.zeros(1).resize_(2).tolist()
         numbers["from NumPy"] = torch.from_numpy(np.arange(3)).mul(2).tolist()
         numbers["of a detached parameter"] = nn.Parameter(torch.ones(2)).detach().tolist()
         batch = torch.randn(ROWS, WIDTH, device=device)
