@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 from pydantic import ValidationError, model_validator
 
-from framebench.engine.environments import Environment, SetupError, run_module
+from framebench.engine.environments import Environment, SetupError, ask_module
 from framebench.ranks.cases import explain_unpredictable_rank
 from framebench.records.record import CaseId
 from framebench.records.record_parts import RecordPart
@@ -54,13 +53,12 @@ def predict_rank_peak(case: Case, environment: Environment) -> Prediction:
     if obstacle:
         raise Unpredicted(f"{case.id}: {obstacle}")
     try:
-        printed = run_module(environment, WORKER, case.id, variables=VARIABLES)
-        answer = json.loads(printed.splitlines()[-1])
+        answer = ask_module(environment, WORKER, case.id, variables=VARIABLES)
         if "error" not in answer:
             return Prediction(case=case.id, ranks=case.ranks, **answer)
         reason = answer["error"]
     except SetupError as error:
         reason = str(error).splitlines()[-1]
-    except (ValidationError, IndexError, ValueError) as error:
+    except ValidationError as error:
         reason = f"the worker returned no valid prediction: {error}"
     raise Unpredicted(f"{case.id} in {environment.name}: {reason}")

@@ -18,15 +18,15 @@ Each bound has its argument:
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from framebench.devices.plans.answer import AT_LEAST, AT_MOST, PlannerAnswer
+from framebench.devices.simulation.blocks import round_up
 from framebench.devices.simulation.scope import has_same_tensors, is_without_pool
 from framebench.devices.simulation.torch_choices import BoundedStep
 from framebench.devices.simulation.torch_simulate import Simulation
-from framebench.devices.simulation.torch_watch import Life
+from framebench.devices.simulation.torch_watch import Life, find_peak
 from framebench.suite.case import Case
 
 PAGE = 2 << 20  # bytes in which the driver gives memory
@@ -67,26 +67,25 @@ def bound_by(case: Case, simulation: Simulation, largest: Simulation | None) -> 
     `largest` is the same with the largest workspace of each convolution, or None where cuDNN is not
     asked for all.
     """
-    lives = simulation.lives
+    lives = simulation.watch.lives
     if not has_same_tensors(case):
         lasting = [life for life in lives if life.kind in LASTING]
-        return Bounds(
-            find_most_at_once(lasting, get_size),
-            "weights, and in training gradients and optimizer states",
-        )
+        _, least = find_peak(lasting, attrgetter("size"))
+        return Bounds(least, "weights, and in training gradients and optimizer states")
     tensors = [life for life in lives if life.kind not in OF_KERNELS]
-    least = find_most_at_once(tensors, get_size)
+    _, least = find_peak(tensors, attrgetter("size"))
     why_least = "the tensors of the eager step"
-    if any(part.switch == "autotune" for part in case.parts) and simulation.convolutions:
+    if any(part.switch == "autotune" for part in case.parts) and simulation.watch.convolutions:
         return Bounds(least, why_least, why_most=OF_AUTOTUNE)
     if not is_without_pool(case):
         return Bounds(least, why_least)
     if largest is None:
         return Bounds(least, why_least, why_most=WITHOUT_CUDNN)
+    _, most = find_peak(largest.watch.lives, round_to_pages)
     return Bounds(
         least,
         why_least,
-        find_most_at_once(largest.lives, round_to_pages),
+        most,
         "each of them, and each workspace, in pages of 2 MiB, where a convolution has the largest "
         "workspace that cuDNN names",
     )
@@ -108,26 +107,6 @@ def add_bounds(answer: PlannerAnswer, bounds: Bounds) -> None:
     answer.notes = [*answer.notes, bounds.describe()]
 
 
-def get_size(life: Life) -> int:
-    """Return the bytes that were requested."""
-    return life.size
-
-
 def round_to_pages(life: Life) -> int:
     """Return the bytes of whole pages that hold the request."""
-    return -(-life.size // PAGE) * PAGE
-
-
-def find_most_at_once(lives: Iterable[Life], count: Callable[[Life], int]) -> int:
-    """Return the most bytes of these storages at once, each counted by a function."""
-    changes: defaultdict[int, int] = defaultdict(int)
-    for life in lives:
-        changes[life.born] += count(life)
-        if life.died is not None:
-            changes[life.died + 1] -= count(life)
-    in_use = 0
-    most = 0
-    for event in sorted(changes):
-        in_use += changes[event]
-        most = max(most, in_use)
-    return most
+    return round_up(life.size, PAGE)

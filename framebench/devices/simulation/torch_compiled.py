@@ -17,7 +17,7 @@ from torch.overrides import _pop_mode_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framebench.devices.simulation.scope import MODES
-from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_watch import Watch
 
 REFUSED_OPTIONS = {
     "triton.cudagraphs": MODES["reduce-overhead"],
@@ -32,15 +32,9 @@ class UnsupportedCompilation(NotImplementedError):
     """A step whose compilation cannot be simulated; the message says why."""
 
 
-def compile_here(
-    gpu: Gpu, is_distributed: bool, note_compilation: Callable[[], None]
-) -> Callable[..., Any]:
-    """Return the function that takes the place of `torch.compile` in a simulation.
-
-    `note_compilation` is called when a function of the program is compiled.
-    """
+def make_compile(watch: Watch) -> Callable[..., Any]:
+    """Return the function that takes the place of `torch.compile` in a simulation."""
     torch_compile = torch.compile
-    is_ready = False
 
     def compile_function(function: Any = None, **options: Any) -> Callable[..., Any]:
         """Return the function, to be compiled by the simulation when it is first called."""
@@ -48,8 +42,8 @@ def compile_here(
             return lambda decorated: compile_function(decorated, **options)
         if getattr(function, "__module__", "").startswith("torchao.optim"):
             return skip
-        obstacle = explain_refusal(**options)
-        if is_distributed:
+        obstacle = explain_refused_options(**options)
+        if watch.ranks > 1:
             obstacle = "compiled steps of several GPUs are not simulated"
         compiled: Callable[..., Any] | None = None
 
@@ -57,26 +51,13 @@ def compile_here(
         def call(*args: Any, **kwargs: Any) -> Any:
             """Compile the function before its first call. Raises UnsupportedCompilation."""
             # not earlier: packages compile functions that a program never calls
-            nonlocal compiled, is_ready
+            nonlocal compiled
             if obstacle:
                 raise UnsupportedCompilation(f"{obstacle}. {HINT}")
-            try:
-                # its import takes seconds, and fails where a release has another Inductor
-                from framebench.devices.simulation import torch_inductor
-
-                if not is_ready:
-                    torch_inductor.compile_for_gpu(gpu)
-                    is_ready = True
-            except (ImportError, AttributeError) as error:
-                raise UnsupportedCompilation(
-                    f"the Inductor of PyTorch {torch.__version__} differs from that of 2.13, which "
-                    f"is simulated ({error}). {HINT}"
-                ) from error
             if compiled is None:
-                note_compilation()
                 compiled = torch_compile(
                     function,
-                    backend=partial(torch_inductor.compile_graph, options=options.get("options")),
+                    backend=partial(choose_backend(watch), options=options.get("options")),
                     fullgraph=options.get("fullgraph", False),
                     dynamic=options.get("dynamic"),
                 )
@@ -91,7 +72,27 @@ def compile_here(
     return compile_function
 
 
-def explain_refusal(
+def choose_backend(watch: Watch) -> Callable[..., Any]:
+    """Return the backend of `torch.compile` that compiles for the simulated GPU.
+
+    Raises UnsupportedCompilation.
+    """
+    try:
+        # its import takes seconds, and fails where a release has another Inductor
+        from framebench.devices.simulation import torch_inductor
+
+        if not watch.is_compiled:
+            torch_inductor.compile_for_gpu(watch.gpu)
+    except (ImportError, AttributeError) as error:
+        raise UnsupportedCompilation(
+            f"the Inductor of PyTorch {torch.__version__} differs from that of 2.13, which "
+            f"is simulated ({error}). {HINT}"
+        ) from error
+    watch.is_compiled = True
+    return torch_inductor.compile_graph
+
+
+def explain_refused_options(
     mode: str | None = None,
     backend: Any = "inductor",
     options: dict[str, Any] | None = None,

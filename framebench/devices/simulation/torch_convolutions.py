@@ -1,8 +1,7 @@
-"""What PyTorch asks cuDNN of a convolution, and the GPU that cuDNN is told of."""
+"""What PyTorch asks cuDNN of a convolution."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import torch
 from torch import Tensor
 from torch._prims_common import make_channels_last_strides_for, make_contiguous_strides_for
 
-from framebench.devices.catalog import Device
 from framebench.devices.simulation import cudnn
 from framebench.devices.simulation.cudnn import Convolution, Operand
 from framebench.devices.simulation.torch_device import choose_convolution_layout
@@ -18,12 +16,6 @@ from framebench.devices.simulation.torch_gpu import Gpu
 
 # the first release whose wheels have a cuDNN that can be asked: 9.10. Older ones chose otherwise
 ASKED_SINCE = (2, 8)
-OLDEST_CHIP = (7, 5)  # the oldest that the libraries of CUDA 13 support
-# Not in the catalog. At 1 or 9 GHz 3 of 204 choices for ResNet-50 and U-Net 3D on an H200 differ,
-# by 2 MiB at most
-MEMORY_KHZ = 3_000_000
-DRIVER = 13000  # the CUDA of the driver, which the wheels' cuDNN asks for
-BLOCKS = 32  # at once on a core; no choice depends on it
 
 
 def find_workspace(
@@ -131,40 +123,3 @@ def make_operand(shape: Sequence[int], order: torch.memory_format) -> Operand:
     else:
         strides = make_channels_last_strides_for(sizes)
     return Operand(sizes, tuple(strides))
-
-
-def describe_gpu(device: Device) -> str:
-    """Return a device in cuDNN's own JSON, as it describes a GPU that is there.
-
-    The text is empty for a device that cuDNN does not know.
-    """
-    if device.compute_capability < OLDEST_CHIP:
-        return ""
-    major, minor = device.compute_capability
-    return json.dumps(
-        {
-            "deviceName": device.title,
-            "deviceVer": 100 * major + 10 * minor,
-            "driverVer": DRIVER,
-            "cudaDeviceId": 0,
-            "pciDeviceId": 0,
-            "isTccDriver": 0,
-            "supportCoopLaunch": 1,
-            "multiProcessorCount": device.cores,
-            "warpSize": 32,
-            "totalGlobalMem": device.memory_bytes,
-            "l2CacheSize": device.l2_bytes,
-            "smClockRateKHz": int(device.clock_ghz * 1e6),
-            "memClockRateKHz": MEMORY_KHZ,
-            "maxThreadsPerBlock": 1024,
-            "maxThreadsPerSM": device.threads_per_core,
-            "maxCtasPerSM": BLOCKS,
-            "regsPerBlock": 65536,
-            "maxRegistersPerSM": device.registers_per_core,
-            "maxSharedMemoryPerBlock": 49152,
-            "maxSharedMemoryPerBlockOptin": device.shared_memory_per_block,
-            "reservedSharedMemoryPerBlock": 1024,
-            "maxGridSize": [2**31 - 1, 65535, 65535],
-            "maxBlockSize": [1024, 1024, 64],
-        }
-    )

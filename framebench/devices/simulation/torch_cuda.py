@@ -15,8 +15,8 @@ import copy
 import os
 import pickle
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -27,7 +27,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _device
 from torch.utils.data import DataLoader
 
-from framebench.devices.catalog import CONTEXT, Device
+from framebench.devices.catalog import CONTEXT
 from framebench.devices.simulation.scope import MODES
 from framebench.devices.simulation.torch_device import (
     CUDA,
@@ -39,8 +39,7 @@ from framebench.devices.simulation.torch_device import (
     replace_attribute,
     take_place_of_cuda,
 )
-from framebench.devices.simulation.torch_gpu import Gpu
-from framebench.devices.simulation.torch_snapshot import make_snapshot
+from framebench.devices.simulation.torch_gpu import CUDNN, GpuProperties
 from framebench.devices.simulation.torch_watch import Watch
 
 INSTALLED = Path(torch.__path__[0]).parent
@@ -53,34 +52,69 @@ SEES_SIMULATED = (
     f"{Path(__file__).parents[2]}{os.sep}",  # framebench
     "<",
 )
-MEASURED = "only the GPU itself can tell"
-BY_DRIVER = "it is the driver's, and no driver is here"
-OTHER_POOLS = "only PyTorch's caching allocator is simulated"
-REFUSED = {  # functions of torch.cuda, with why they have no answer
-    "graph": MODES["reduce-overhead"],
-    "graph_pool_handle": MODES["reduce-overhead"],
-    "make_graphed_callables": MODES["reduce-overhead"],
-    "caching_allocator_alloc": OTHER_POOLS,
-    "caching_allocator_delete": OTHER_POOLS,
-    "change_current_allocator": OTHER_POOLS,
-    "use_mem_pool": OTHER_POOLS,
-    "can_device_access_peer": "one GPU is simulated",
-    "clock_rate": MEASURED,
-    "device_memory_used": MEASURED,
-    "list_gpu_processes": MEASURED,
-    "memory_usage": MEASURED,
-    "power_draw": MEASURED,
-    "temperature": MEASURED,
-    "utilization": MEASURED,
-    "cudart": BY_DRIVER,
-    "current_blas_handle": BY_DRIVER,
-    "get_stream_from_external": BY_DRIVER,
+# functions and classes of torch.cuda that have no answer here, by the reason
+REFUSED = {
+    MODES["reduce-overhead"]: ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables"),
+    "only PyTorch's caching allocator is simulated": (
+        "CUDAPluggableAllocator",
+        "MemPool",
+        "caching_allocator_alloc",
+        "caching_allocator_delete",
+        "caching_allocator_disabled",
+        "caching_allocator_enable",
+        "change_current_allocator",
+        "host_memory_stats",
+        "host_memory_stats_as_nested_dict",
+        "use_mem_pool",
+    ),
+    "torch.cuda.memory_stats() has what is simulated": ("memory_stats_as_nested_dict",),
+    "one GPU is simulated": ("can_device_access_peer",),
+    "only the GPU itself can tell": (
+        "clock_rate",
+        "device_memory_used",
+        "list_gpu_processes",
+        "memory_usage",
+        "power_draw",
+        "temperature",
+        "utilization",
+    ),
+    "it is the driver's, and no driver is here": (
+        "ExternalStream",
+        "GreenContext",
+        "check_error",
+        "cudart",
+        "current_blas_handle",
+        "current_solver_handle",
+        "get_stream_from_external",
+    ),
 }
-REFUSED_CLASSES = {
-    "CUDAGraph": MODES["reduce-overhead"],
-    "MemPool": OTHER_POOLS,
-    "ExternalStream": BY_DRIVER,
-}
+# functions that have nothing to do here
+IDLE = (
+    "init",
+    "ipc_collect",
+    "manual_seed",
+    "manual_seed_all",
+    "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_host_memory_stats",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_sync_debug_mode",
+)
+# functions of `torch.accelerator` that are answered as those of torch.cuda
+OF_ACCELERATOR = (
+    "device_count",
+    "is_available",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_peak_memory_stats",
+    "set_stream",
+)
 LEGACY_TYPES = {  # such as torch.cuda.FloatTensor
     "FloatTensor": torch.float32,
     "DoubleTensor": torch.float64,
@@ -95,27 +129,6 @@ LEGACY_TYPES = {  # such as torch.cuda.FloatTensor
 }
 
 
-@dataclass(frozen=True)
-class GpuProperties:
-    """What `torch.cuda.get_device_properties` returns; sizes are in bytes."""
-
-    name: str
-    major: int
-    minor: int
-    total_memory: int
-    multi_processor_count: int
-    max_threads_per_multi_processor: int
-    L2_cache_size: int
-    shared_memory_per_block_optin: int
-    shared_memory_per_multiprocessor: int
-    regs_per_multiprocessor: int
-    shared_memory_per_block: int = 49152
-    max_threads_per_block: int = 1024
-    warp_size: int = 32
-    is_integrated: int = 0
-    is_multi_gpu_board: int = 0
-
-
 class MemoryStatistics(dict[str, int]):
     """What `torch.cuda.memory_stats` returns, of what is simulated."""
 
@@ -128,12 +141,11 @@ class MemoryStatistics(dict[str, int]):
 class CudaAnswers:
     """The functions of `torch.cuda`, by their names, for one simulation."""
 
-    def __init__(self, device: Device, gpu: Gpu, watch: Watch, gpus: int) -> None:
-        """Answer as a device of the catalog, of which the machine has so many."""
-        self.device = device
-        self.gpu = gpu
+    def __init__(self, watch: Watch) -> None:
+        """Answer as the GPU of a simulation, of which the machine has one for each rank."""
         self.watch = watch
-        self.gpus = gpus
+        self.gpu = watch.gpu
+        self.device = watch.gpu.device
         self.backend = register_backend()
 
     def is_available(self) -> bool:
@@ -143,7 +155,7 @@ class CudaAnswers:
         return True
 
     def device_count(self) -> int:
-        return self.gpus
+        return self.watch.ranks
 
     def current_device(self) -> int:
         return 0
@@ -160,21 +172,8 @@ class CudaAnswers:
         return self.gpu.capability
 
     def get_device_properties(self, device: Any = None) -> GpuProperties:
-        """Return the GPU's figures from the catalog."""
         check_index(device)
-        major, minor = self.gpu.capability
-        return GpuProperties(
-            name=self.device.title,
-            major=major,
-            minor=minor,
-            total_memory=self.device.memory_bytes,
-            multi_processor_count=self.device.cores,
-            max_threads_per_multi_processor=self.device.threads_per_core,
-            L2_cache_size=self.device.l2_bytes,
-            shared_memory_per_block_optin=self.device.shared_memory_per_block,
-            shared_memory_per_multiprocessor=self.device.shared_memory_per_core,
-            regs_per_multiprocessor=self.device.registers_per_core,
-        )
+        return self.gpu.properties
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
         return including_emulation or self.gpu.capability >= (8, 0)
@@ -239,15 +238,14 @@ class CudaAnswers:
         return "\n".join(lines)
 
     def memory_snapshot(self, *_: Any, **__: Any) -> Any:
-        return self.snapshot()["segments"]
+        return self.watch.make_snapshot()["segments"]
 
-    def snapshot(self, *_: Any, **__: Any) -> Any:
-        """Return what `torch.cuda.memory._snapshot` returns."""
-        return make_snapshot(self.watch.allocator, self.watch.labels)
+    def _snapshot(self, *_: Any, **__: Any) -> Any:
+        return self.watch.make_snapshot()
 
-    def dump_snapshot(self, filename: str = "dump_snapshot.pickle", *_: Any, **__: Any) -> None:
+    def _dump_snapshot(self, filename: str = "dump_snapshot.pickle", *_: Any, **__: Any) -> None:
         """Write a file for https://pytorch.org/memory_viz."""
-        Path(filename).write_bytes(pickle.dumps(self.snapshot()))
+        Path(filename).write_bytes(pickle.dumps(self.watch.make_snapshot()))
 
     def set_per_process_memory_fraction(self, fraction: float, device: Any = None) -> None:
         """Limit what the allocator may reserve, unless the simulation is to have no limit."""
@@ -257,12 +255,24 @@ class CudaAnswers:
             limit = int(fraction * self.device.memory_bytes)
             allocator.settings = replace(allocator.settings, limit=limit)
 
+    def get_per_process_memory_fraction(self, device: Any = None) -> float:
+        """Return the share of the GPU's memory that the allocator may reserve."""
+        check_index(device)
+        limit = self.watch.allocator.settings.limit
+        return 1.0 if limit is None else limit / self.device.memory_bytes
+
+    def get_allocator_backend(self) -> str:
+        return "native"
+
+    def get_sync_debug_mode(self) -> int:
+        return 0  # no call that waits for the GPU is reported
+
     def get_rng_state(self, device: Any = None) -> Tensor:
         check_index(device)
         return self.backend.get_rng_state()
 
     def get_rng_state_all(self) -> list[Tensor]:
-        return [self.backend.get_rng_state() for _ in range(self.gpus)]
+        return [self.backend.get_rng_state() for _ in range(self.watch.ranks)]
 
     def initial_seed(self) -> int:
         return torch.initial_seed()
@@ -281,65 +291,54 @@ class CudaAnswers:
     def list_replacements(self) -> Iterator[tuple[Any, str, Any]]:
         """Yield the owner, name and value of each attribute that is replaced."""
         for name in dir(type(self)):
-            if not name.startswith("_") and hasattr(torch.cuda, name):
+            if not name.startswith("_"):
+                # functions of the last two modules call each other by their own names
                 for owner in (torch.cuda, torch.cuda.memory, torch.cuda.random):
-                    if hasattr(owner, name):
-                        yield owner, name, getattr(self, name)
-        for name in (
-            "init",
-            "ipc_collect",
-            "manual_seed",
-            "manual_seed_all",
-            "reset_accumulated_memory_stats",
-            "seed",
-            "seed_all",
-            "set_rng_state",
-            "set_rng_state_all",
-        ):
+                    yield owner, name, getattr(self, name)
+        for name in IDLE:
             yield torch.cuda, name, do_nothing
+        for why, names in REFUSED.items():
+            for name in names:
+                yield torch.cuda, name, make_refusal(f"torch.cuda.{name}", why)
+        for name, dtype in LEGACY_TYPES.items():
+            yield torch.cuda, name, LegacyType(dtype)
         for name in ("reset_max_memory_allocated", "reset_max_memory_cached"):
             yield torch.cuda, name, self.reset_peak_memory_stats
+        yield torch.cuda, "device", GpuContext
+        yield torch.cuda, "device_of", NoContext
         for name in ("range_push", "range_pop", "mark"):
             yield torch.cuda.nvtx, name, do_nothing
         yield torch.cuda.memory, "_record_memory_history", do_nothing
-        yield torch.cuda.memory, "_snapshot", self.snapshot
-        yield torch.cuda.memory, "_dump_snapshot", self.dump_snapshot
-        yield torch.cuda, "device", GpuContext
-        yield torch.cuda, "device_of", contextlib.nullcontext
+        yield torch.cuda.memory, "_snapshot", self._snapshot
+        yield torch.cuda.memory, "_dump_snapshot", self._dump_snapshot
         yield torch.backends.cudnn, "is_available", self.is_available
-        yield torch.backends.cudnn, "version", lambda: self.gpu.cudnn
-        for name, why in REFUSED.items():
-            if hasattr(torch.cuda, name):  # not in every release
-                yield torch.cuda, name, make_refusal(name, why)
-        for name, why in REFUSED_CLASSES.items():
-            if hasattr(torch.cuda, name):
-                yield torch.cuda, name, type(name, (), {"__init__": make_refusal(name, why)})
-        for name, dtype in LEGACY_TYPES.items():
-            yield torch.cuda, name, LegacyType(dtype)
-        accelerator = getattr(torch, "accelerator", None)
-        if accelerator is not None:
-            yield accelerator, "current_accelerator", find_accelerator
-            for name in (
-                "max_memory_allocated",
-                "max_memory_reserved",
-                "memory_allocated",
-                "memory_reserved",
-                "memory_stats",
-                "reset_peak_memory_stats",
-                "device_count",
-            ):
-                if hasattr(accelerator, name):
-                    yield accelerator, name, getattr(self, name)
-            if hasattr(accelerator, "empty_cache"):
-                yield accelerator, "empty_cache", self.backend.empty_cache
-            if hasattr(accelerator, "get_memory_info"):
-                yield accelerator, "get_memory_info", self.mem_get_info
+        yield torch.backends.cudnn, "version", lambda: CUDNN
+        accelerator = getattr(torch, "accelerator", None)  # older releases do not have it
+        for name in OF_ACCELERATOR:
+            yield accelerator, name, getattr(self, name)
+        yield accelerator, "current_accelerator", find_accelerator
+        yield accelerator, "current_device_index", self.current_device
+        yield accelerator, "set_device_index", self.set_device
+        for name in ("empty_host_cache", "reset_accumulated_memory_stats", "synchronize"):
+            yield accelerator, name, do_nothing
+        yield accelerator, "device_index", GpuContext
+        why = "torch.cuda has the function that is simulated"
+        name = "get_device_capability"
+        yield accelerator, name, make_refusal(f"torch.accelerator.{name}", why)
+        why = MODES["reduce-overhead"]
+        yield accelerator, "Graph", make_refusal("torch.accelerator.Graph", why)
+        yield accelerator, "empty_cache", self.backend.empty_cache
+        yield accelerator, "get_memory_info", self.mem_get_info
 
 
-class GpuContext:
+class NoContext:
+    """A context that does nothing, whatever it is made of."""
+
+    __init__ = __enter__ = __exit__ = do_nothing
+
+
+class GpuContext(NoContext):
     """Take the place of the context `torch.cuda.device`."""
-
-    __enter__ = __exit__ = do_nothing
 
     def __init__(self, device: Any = None) -> None:
         """Check that the device is the simulated one."""
@@ -399,13 +398,17 @@ def find_accelerator(check_available: bool = False) -> torch.device:
     return torch.device("cuda" if sees_cuda(sys._getframe(1)) else NAME)
 
 
-def make_refusal(name: str, why: str) -> Callable[..., NoReturn]:
-    """Return a function that raises NotImplementedError with the reason."""
+def make_refusal(name: str, why: str) -> type:
+    """Return a class that raises NotImplementedError with the reason when it is called.
+
+    It takes the place of a function too. Of classes programs may ask whether something is an
+    instance.
+    """
 
     def refuse(*_: Any, **__: Any) -> NoReturn:
-        raise NotImplementedError(f"torch.cuda.{name} is not simulated: {why}")
+        raise NotImplementedError(f"{name} is not simulated: {why}")
 
-    return refuse
+    return type(name, (), {"__init__": refuse})
 
 
 def sees_cuda(frame: FrameType) -> bool:
@@ -414,9 +417,8 @@ def sees_cuda(frame: FrameType) -> bool:
 
 
 @contextlib.contextmanager
-def answer_cuda(device: Device, gpu: Gpu, watch: Watch, gpus: int) -> Iterator[None]:
-    """Let `torch.cuda` answer as on a machine with so many GPUs, of which one is simulated."""
-    answers = CudaAnswers(device, gpu, watch, gpus)
+def answer_cuda(watch: Watch) -> Iterator[None]:
+    """Let `torch.cuda` answer as on the simulated GPU, next to one for each other rank."""
     read_device = vars(FakeTensor)["device"].fget
     init_context = _device.DeviceContext.__init__
     make_fake = FakeTensor.__new__
@@ -454,7 +456,7 @@ def answer_cuda(device: Device, gpu: Gpu, watch: Watch, gpus: int) -> Iterator[N
     with contextlib.ExitStack() as stack:
         stack.callback(restore_default_device)
         replacements = [
-            *answers.list_replacements(),
+            *CudaAnswers(watch).list_replacements(),
             (FakeTensor, "device", property(read_device_of_program)),
             (FakeTensor, "__new__", make_fake_here),
             (torch, "Generator", Generator),
@@ -463,5 +465,6 @@ def answer_cuda(device: Device, gpu: Gpu, watch: Watch, gpus: int) -> Iterator[N
             (DataLoader, "_get_iterator", load_here),
         ]
         for owner, name, value in replacements:
-            stack.enter_context(replace_attribute(owner, name, value))
+            if hasattr(owner, name):  # not in every release
+                stack.enter_context(replace_attribute(owner, name, value))
         yield

@@ -154,7 +154,7 @@ class Backend:
         if self.allocator:
             self.allocator.stream = stream.number
 
-    def current_stream(self, *_: Any) -> GpuStream:
+    def current_stream(self, *_: Any, **__: Any) -> GpuStream:
         return self.current
 
     def empty_cache(self) -> None:

@@ -18,7 +18,6 @@ on a GPU with cuDNN switched off (ATen/native/RNN.cpp), and the answer says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -29,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from framebench.devices.simulation.torch_cuda import LegacyType, check_index
 from framebench.devices.simulation.torch_device import SIMULATED, is_on_gpu, take_place_of_cuda
+from framebench.devices.simulation.torch_watch import Watch
 
 VIEWS = (
     "Alias",
@@ -52,15 +52,12 @@ RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
 
 class EagerOnGpu(TorchFunctionMode):
-    """Run functions on the simulated GPU as a real one would, also in autograd's threads.
+    """Run functions on the simulated GPU as a real one would, also in autograd's threads."""
 
-    `note_recurrent` is called when a recurrent layer runs that a GPU runs in cuDNN.
-    """
-
-    def __init__(self, note_recurrent: Callable[[], None]) -> None:
-        """Set what is called for a recurrent layer."""
+    def __init__(self, watch: Watch) -> None:
+        """Let `watch` learn of recurrent layers, whose operators do not tell of them."""
         super().__init__()
-        self.note_recurrent = note_recurrent
+        self.watch = watch
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of PyTorch as a GPU would run it."""
@@ -88,7 +85,7 @@ class EagerOnGpu(TorchFunctionMode):
         if func is functional.one_hot:
             return make_one_hot(*args, **kwargs)
         if func in RECURRENT and torch.backends.cudnn.enabled:
-            self.note_recurrent()
+            self.watch.has_recurrent = True
         # on a GPU the gradient of a view that was overwritten is copied (see the module)
         if not torch.is_grad_enabled() or not first._is_view():
             return func(*args, **kwargs)

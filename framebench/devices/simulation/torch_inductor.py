@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 from unittest import mock
 
 import torch
@@ -45,7 +45,7 @@ from framebench.devices.simulation.torch_device import (
     replace_attribute,
     take_place_of_cuda,
 )
-from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_gpu import Gpu, GpuProperties
 
 SETTINGS = {  # of Inductor: nothing is cached, as the device is not here, and nothing is built
     "fx_graph_cache": False,
@@ -54,33 +54,17 @@ SETTINGS = {  # of Inductor: nothing is cached, as the device is not here, and n
 }
 
 
-class Properties(NamedTuple):
-    """The properties of a GPU that Inductor reads.
-
-    Registers, threads of a block and of a warp are the same on each GPU since Volta ("Technical
-    specifications per compute capability" in NVIDIA's CUDA programming guide).
-    """
-
-    major: int
-    minor: int
-    multi_processor_count: int
-    max_threads_per_multi_processor: int
-    regs_per_multiprocessor: int = 65536
-    max_threads_per_block: int = 1024
-    warp_size: int = 32
-
-
 class SimulatedInterface(device_interface.DeviceInterface):
     """The simulated GPU as Dynamo and Inductor see it."""
 
-    properties = Properties(0, 0, 0, 0)  # of the GPU of the simulation that runs
+    gpu: Gpu  # of the simulation that runs
 
     class Worker:
         """The interface of compiling processes to the GPU's properties; no such process runs."""
 
         @staticmethod
-        def get_device_properties(_: Any = None) -> Properties:
-            return SimulatedInterface.properties
+        def get_device_properties(_: Any = None) -> GpuProperties:
+            return SimulatedInterface.gpu.properties
 
     set_device = synchronize = raise_if_triton_unavailable = staticmethod(do_nothing)
 
@@ -110,15 +94,16 @@ class SimulatedInterface(device_interface.DeviceInterface):
 
     @staticmethod
     def get_compute_capability(_: Any = None) -> int:
-        return 10 * SimulatedInterface.properties.major + SimulatedInterface.properties.minor
+        major, minor = SimulatedInterface.gpu.capability
+        return 10 * major + minor
 
     @staticmethod
     def is_bf16_supported(including_emulation: bool = False) -> bool:
-        return including_emulation or SimulatedInterface.properties.major >= 8
+        return including_emulation or SimulatedInterface.gpu.capability >= (8, 0)
 
     @staticmethod
     def is_triton_capable(_: Any = None) -> bool:
-        return SimulatedInterface.properties.major >= 7
+        return SimulatedInterface.gpu.capability >= (7, 0)
 
 
 class SimulatedOverrides(common.DeviceOpOverrides):
@@ -154,8 +139,7 @@ def compile_for_gpu(gpu: Gpu) -> None:
     """
     with patch_inductor():
         register_device()
-    major, minor = gpu.capability
-    SimulatedInterface.properties = Properties(major, minor, gpu.cores, gpu.threads_per_core)
+    SimulatedInterface.gpu = gpu
     DeviceProperties.create.cache_clear()
     torch._dynamo.reset()
 

@@ -35,9 +35,8 @@ from framebench.devices.simulation.scope import (
 from framebench.devices.simulation.torch_bounds import add_bounds, bound_by, bound_by_extremes
 from framebench.devices.simulation.torch_choices import BoundedStep
 from framebench.devices.simulation.torch_compiled import UnsupportedCompilation
-from framebench.devices.simulation.torch_convolutions import describe_gpu
 from framebench.devices.simulation.torch_device import replace_attribute
-from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE
+from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE, Gpu
 from framebench.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
 from framebench.devices.simulation.torch_simulate import Simulation, read_release, simulate
 from framebench.models.spec import USER_MODEL
@@ -104,7 +103,7 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
     release = read_release()
     answer = simulate_case(case, device, release)
     answer.versions["torch"] = torch.__version__.partition("+")[0]
-    cudnn_version = cudnn.read_version() if describe_gpu(device) else None
+    cudnn_version = cudnn.read_version() if Gpu(device).description else None
     if cudnn_version:
         answer.versions["cudnn"] = cudnn_version
     if release != RULES_OF_RELEASE:
@@ -213,9 +212,9 @@ def refuse(case: Case, device: Device, release: tuple[int, int], obstacle: str) 
     largest: Simulation | None = None
     try:
         simulation = run()
-        if not simulation.convolutions:
+        if not simulation.watch.convolutions:
             largest = simulation
-        elif not simulation.convolutions[False] and is_without_pool(case):
+        elif not simulation.watch.convolutions[False] and is_without_pool(case):
             largest = run(largest_workspaces=True)
     except BoundedStep:
         return answer
@@ -229,12 +228,13 @@ def list_flags(case: Case, simulation: Simulation) -> dict[str, str]:
     Of a user's file also the kind of prediction; other cases tell it by themselves.
     """
     flags = {}
-    attention = [name for name in simulation.kernels if not name.endswith("backward")]
+    watch = simulation.watch
+    attention = [name for name in watch.kernels if not name.endswith("backward")]
     if attention:
         flags["attention"] = ", ".join(sorted(attention))
-    if simulation.convolutions:
-        flags[CONVOLUTIONS] = NOT_ASKED if simulation.convolutions[False] else ASKED
-    if simulation.has_recurrent:
+    if watch.convolutions:
+        flags[CONVOLUTIONS] = NOT_ASKED if watch.convolutions[False] else ASKED
+    if watch.has_recurrent:
         flags[RECURRENT] = "step by step"
     if case.workload == USER_MODEL:
         flags[STEP_KIND] = simulation.kind

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import gc
 import pickle
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -41,8 +41,7 @@ from framebench.devices.simulation import torch_attention, torch_autocast
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Settings
 from framebench.devices.simulation.torch_bitsandbytes import follow_bitsandbytes
-from framebench.devices.simulation.torch_compiled import compile_here
-from framebench.devices.simulation.torch_convolutions import describe_gpu
+from framebench.devices.simulation.torch_compiled import make_compile
 from framebench.devices.simulation.torch_cuda import answer_cuda
 from framebench.devices.simulation.torch_device import (
     GpuStream,
@@ -52,8 +51,7 @@ from framebench.devices.simulation.torch_device import (
 )
 from framebench.devices.simulation.torch_eager import EagerOnGpu
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE, Gpu
-from framebench.devices.simulation.torch_snapshot import make_snapshot
-from framebench.devices.simulation.torch_watch import Life, Watch
+from framebench.devices.simulation.torch_watch import Life, Watch, find_peak
 
 Step = Callable[[], object]
 CURRENT: list[Gpu] = []  # the GPU of the simulation that runs
@@ -89,17 +87,9 @@ class Simulation:
     between_steps: int  # in use when the last step began
     by_step: list[int]  # the most in use in each step
     kinds: dict[str, int]  # bytes in use at the peak of the last step
-    kernels: Counter[str]  # of attention, by how often
-    convolutions: Counter[bool]  # by whether their workspaces are known; depthwise ones take none
     holders: list[LineTensors]  # at that peak, most bytes first
-    allocator: Allocator
-    labels: dict[int, str]  # the operator of an event
-    ranks: int  # so many shared the step; the simulation is of one of them
-    is_compiled: bool  # by torch.compile, in part or as a whole
-    is_tensor_parallel: bool  # layers were divided over ranks
-    lives: list[Life]  # every storage and workspace, from the model's building on
     has_frozen_weights: bool  # more than half of the weights' numbers get no gradient
-    has_recurrent: bool  # recurrent layers that a GPU runs in cuDNN
+    watch: Watch  # what was seen of all steps, from the model's building on
 
     @property
     def kind(self) -> Kind:
@@ -108,17 +98,17 @@ class Simulation:
         Unknown workspaces come first, as no other error that was measured is as large. What cuDNN
         keeps for recurrent layers is next: it was compared with no measured peak.
         """
-        if self.convolutions[False]:
+        if self.watch.convolutions[False]:
             return "torch, convolutions without workspaces"
-        if self.has_recurrent:
+        if self.watch.has_recurrent:
             return "torch, recurrent layers"
-        if self.is_compiled:
+        if self.watch.is_compiled:
             return "torch, compiled"
-        if self.is_tensor_parallel:
+        if self.watch.is_tensor_parallel:
             return "torch, tensor parallel"
-        if self.ranks > 1:
+        if self.watch.ranks > 1:
             return "torch, ranks"
-        if self.convolutions[True]:
+        if self.watch.convolutions[True]:
             return "torch, convolutions"
         return "torch, frozen weights" if self.has_frozen_weights else "torch"
 
@@ -148,13 +138,13 @@ class Simulation:
 
     @property
     def timeline(self) -> list[int]:
-        """Return the bytes in use after each event of the allocator, from the model's building on.
+        """Return the bytes in use after each event, from the model's building to the last step.
 
         They are not rounded, while the allocator rounds each request up to 512 bytes.
         """
         in_use = 0
         sizes = []
-        for event in self.allocator.trace:
+        for event in self.watch.allocator.trace:
             if event.action == "alloc":
                 in_use += event.size
             elif event.action == "free_completed":
@@ -164,7 +154,7 @@ class Simulation:
 
     def snapshot(self, path: Path) -> None:
         """Write a file for https://pytorch.org/memory_viz."""
-        path.write_bytes(pickle.dumps(make_snapshot(self.allocator, self.labels)))
+        path.write_bytes(pickle.dumps(self.watch.make_snapshot()))
 
 
 def read_release() -> tuple[int, int]:
@@ -199,14 +189,8 @@ def register_whole_operators(gpu: Gpu, library: torch.library.Library) -> None:
 
 
 @contextmanager
-def simulated_gpu(
-    gpu: Gpu, settings: Settings, is_distributed: bool = False
-) -> Iterator[tuple[torch.device, Watch]]:
-    """Make tensors fake in this context, and follow those on the simulated GPU.
-
-    Yields the device, and the mode that follows the tensors on it.
-    """
-    watch = Watch(gpu, Allocator(settings), is_distributed)
+def simulated_gpu(watch: Watch) -> Iterator[torch.device]:
+    """Make tensors fake in this context, and let `watch` follow those on the device it yields."""
     clear_cache = torch.clear_autocast_cache
     resize = torch.UntypedStorage.resize_
 
@@ -226,14 +210,13 @@ def simulated_gpu(
         where = stack.enter_context(pose_as_gpu(watch.allocator))
         register_attention()
         library = stack.enter_context(torch.library._scoped_library("aten", "IMPL"))
-        register_whole_operators(gpu, library)
+        register_whole_operators(watch.gpu, library)
         torch_autocast.register()
-        CURRENT.append(gpu)
+        CURRENT.append(watch.gpu)
         stack.callback(CURRENT.pop)
         stack.callback(torch_autocast.CAST_WEIGHTS.clear)
         stack.enter_context(replace_attribute(torch, "clear_autocast_cache", clear_both_caches))
-        compiler = compile_here(gpu, is_distributed, watch.note_compilation)
-        stack.enter_context(replace_attribute(torch, "compile", compiler))
+        stack.enter_context(replace_attribute(torch, "compile", make_compile(watch)))
         stack.enter_context(follow_bitsandbytes())
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
@@ -242,8 +225,10 @@ def simulated_gpu(
         stack.enter_context(replace_attribute(torch.UntypedStorage, "resize_", resize_and_follow))
         stack.enter_context(replace_attribute(Tensor, "record_stream", record_stream))
         stack.enter_context(watch)
-        stack.enter_context(EagerOnGpu(watch.note_recurrent))
-        yield where, watch
+        stack.enter_context(EagerOnGpu(watch))
+        stack.enter_context(answer_cuda(watch))
+        yield where
+        watch.has_ended = True
 
 
 def simulate(
@@ -283,15 +268,14 @@ def simulate(
         StepOnHost: The step ran on the CPU.
         OutOfMemory: Where the allocator would. Whatever else the step raises is passed on.
     """
-    gpu = Gpu(
-        device.compute_capability,
-        release,
-        describe_gpu(device),
-        cores=device.cores,
-        threads_per_core=device.threads_per_core,
-        blas_takes=blas_takes,
-        largest_workspaces=largest_workspaces,
+    watch = Watch(
+        Gpu(device, release, largest_workspaces=largest_workspaces, blas_takes=blas_takes),
+        Allocator(settings or Settings(limit=device.memory_bytes)),
+        ranks=ranks,
+        chooses_all=chooses_all,
+        waits_for_streams=waits_for_streams,
     )
+    stats = watch.allocator.stats
     by_step: list[int] = []
     with ExitStack() as stack:
         if ranks > 1:
@@ -299,12 +283,7 @@ def simulate(
             from framebench.devices.simulation.torch_ranks import join_as_rank
 
             stack.enter_context(join_as_rank(rank, ranks))
-        limit = settings or Settings(limit=device.memory_bytes)
-        where, watch = stack.enter_context(simulated_gpu(gpu, limit, ranks > 1))
-        stack.enter_context(answer_cuda(device, gpu, watch, ranks))
-        watch.chooses_all = chooses_all
-        watch.waits_for_streams = waits_for_streams
-        stats = watch.allocator.stats
+        where = stack.enter_context(simulated_gpu(watch))
         with follow_phases(watch):
             step = make_step(where)
             models, optimizers = find_models_and_optimizers()
@@ -318,17 +297,17 @@ def simulate(
             stack.enter_context(marked_gradients(watch, weights))
             for _ in range(steps):
                 watch.phase = "forward"
-                first_event = len(watch.allocator.trace)
+                first_place = len(watch.allocator.trace)
                 between_steps = stats.allocated_peak = stats.allocated
                 step()
                 watch.end_step()
                 by_step.append(stats.allocated_peak)
                 mark_states(watch, optimizers)
         watch.check_device()
-        peak_event = find_peak(watch.lives, first_event, len(watch.allocator.trace))
+        peak_place, _ = find_peak(watch.lives, attrgetter("block_size"), first_place)
         if watch.refused:
             raise watch.refused
-        kinds, holders = summarize(watch, peak_event)
+        kinds, holders = summarize(watch.lives, peak_place)
         return Simulation(
             device=device,
             allocated=by_step[-1],
@@ -336,17 +315,9 @@ def simulate(
             between_steps=between_steps,
             by_step=by_step,
             kinds=kinds,
-            kernels=watch.kernels,
-            convolutions=watch.convolutions,
             holders=holders,
-            allocator=watch.allocator,
-            labels=watch.labels,
-            ranks=ranks,
-            is_compiled=watch.is_compiled,
-            is_tensor_parallel=watch.is_tensor_parallel,
-            lives=watch.lives,
             has_frozen_weights=is_mostly_frozen(filter(watch.holds, weights)),
-            has_recurrent=watch.has_recurrent,
+            watch=watch,
         )
 
 
@@ -425,40 +396,18 @@ def follow_phases(watch: Watch) -> Iterator[None]:
         yield
 
 
-def find_peak(lives: list[Life], first: int, last: int) -> int:
-    """Return the place in the trace, from `first` to `last`, at which most bytes were in use.
-
-    It is the number of the allocator's events until then. A block counts with its whole size.
-    """
-    changes: defaultdict[int, int] = defaultdict(int)
-    for life in lives:
-        changes[max(life.born, first)] += life.block_size
-        if life.died is not None:
-            # a block that died before the first event is added and subtracted at that event
-            changes[max(life.died + 1, first)] -= life.block_size
-    peak_event = first
-    peak = -1
-    in_use = 0
-    for event in sorted(changes):
-        in_use += changes[event]
-        if in_use > peak and event <= last:
-            peak_event, peak = event, in_use
-    return peak_event
-
-
-def summarize(watch: Watch, peak_event: int) -> tuple[dict[str, int], list[LineTensors]]:
-    """Return the bytes in use at the peak by kind, and what each line holds, most bytes first."""
+def summarize(lives: Iterable[Life], place: int) -> tuple[dict[str, int], list[LineTensors]]:
+    """Return the bytes in use at a place by kind, and what each line holds, most bytes first."""
     kinds = dict.fromkeys(KINDS, 0)
     groups: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for life in watch.lives:
-        if not life.is_alive_at(peak_event):
+    for life in lives:
+        if not life.is_alive_at(place):
             continue
         kind = life.kind
         if not kind:  # neither a weight, a gradient nor a state
             kind = "activations" if life.phase == "forward" else "temporaries"
         kinds[kind] += life.block_size
-        line = f"{life.line} {life.operator}".strip()
-        groups[line, life.shape, kind].append(life.block_size)
+        groups[life.describe(), life.shape, kind].append(life.block_size)
     holders = []
     for (line, shape, kind), sizes in groups.items():
         holders.append(LineTensors(line, shape, kind, sum(sizes), len(sizes)))

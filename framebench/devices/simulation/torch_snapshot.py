@@ -16,16 +16,13 @@ def make_snapshot(allocator: Allocator, labels: dict[int, str]) -> dict[str, Any
 
     Args:
         allocator: The simulated allocator, whose trace lists each allocation and release.
-        labels: The name of an operator by the place in the trace where it begins. It names every
-            allocation up to the place of the next label.
+        labels: What each allocation was for, by its place in the trace.
     """
-    label = ""
     entries = []
     for place, event in enumerate(allocator.trace):
-        label = labels.get(place, label)
         frames = []
-        if event.action == "alloc":
-            frames = [{"filename": "", "line": 0, "name": label}]
+        if place in labels:
+            frames = [{"filename": "", "line": 0, "name": labels[place]}]
         entry = {
             "action": event.action,
             "addr": event.address,

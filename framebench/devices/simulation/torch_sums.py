@@ -71,7 +71,7 @@ def count_partial_sums(rows: int, columns: int, gpu: Gpu) -> int:
         return 0  # the threads of a block do not share a column
     values_per_thread = ceil(rows / block_y)
     grid_x = ceil(columns // output_vec_size / block_x)
-    target_grid = gpu.cores * (gpu.threads_per_core // (block_x * block_y))
+    target_grid = gpu.device.cores * (gpu.device.threads_per_core // (block_x * block_y))
     if values_per_thread < MOST_VALUES or grid_x > target_grid:
         return 0
     # enough blocks to fill the GPU, as long as each thread has enough values to add up

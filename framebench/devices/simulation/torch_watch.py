@@ -7,7 +7,7 @@ import sysconfig
 import threading
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -33,7 +33,8 @@ from framebench.devices.simulation.blocks import Block, OutOfMemory
 from framebench.devices.simulation.conditions import find_answer
 from framebench.devices.simulation.torch_choices import UnknownChoice
 from framebench.devices.simulation.torch_device import is_on_gpu
-from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_gpu import BLAS_LT_WORKSPACE, Gpu
+from framebench.devices.simulation.torch_snapshot import make_snapshot
 from framebench.devices.simulation.torch_streams import UnknownTiming
 
 aten = torch.ops.aten
@@ -72,6 +73,10 @@ class Life:
     stream: int = DEFAULT_STREAM  # that asked for it
     is_on_other_stream: bool = False  # a stream that did not ask for it uses it too
 
+    def describe(self) -> str:
+        """Return the line of the program, if any, with the operator that it ran."""
+        return f"{self.line} {self.operator}".strip()
+
     def is_alive_at(self, event: int) -> bool:
         """Return whether it had its block after the first `event` events of the allocator."""
         return self.born <= event and (self.died is None or self.died >= event)
@@ -103,12 +108,31 @@ class Watch(TorchDispatchMode):
         """Return True: a compiled program is followed when it runs, not when it is traced."""
         return True
 
-    def __init__(self, gpu: Gpu, allocator: Allocator, is_distributed: bool = False) -> None:
-        """Begin without storages, in the phase `build`."""
+    def __init__(
+        self,
+        gpu: Gpu,
+        allocator: Allocator,
+        ranks: int = 1,
+        chooses_all: bool | None = None,
+        waits_for_streams: bool | None = None,
+    ) -> None:
+        """Begin without storages, in the phase `build`.
+
+        Args:
+            gpu: The GPU that is simulated.
+            allocator: That of the GPU, with no memory taken.
+            ranks: How many GPUs share the step.
+            chooses_all: Whether operators that choose elements by their values choose all or none.
+                None: they are refused.
+            waits_for_streams: Whether blocks that another stream uses stay taken until the step
+                ends. None: they are refused.
+        """
         super().__init__()
-        self.is_distributed = is_distributed
         self.gpu = gpu
         self.allocator = allocator
+        self.ranks = ranks
+        self.chooses_all = chooses_all
+        self.waits_for_streams = waits_for_streams
         self.lives: list[Life] = []
         self.alive: dict[int, Life] = {}  # by the address of the storage
         self.emptied: dict[int, str] = {}  # shapes of emptied storages, by their address
@@ -120,16 +144,11 @@ class Watch(TorchDispatchMode):
         self.is_compiled = False  # whether a function of the program was compiled
         self.is_tensor_parallel = False  # whether a layer was computed on parts of its weights
         self.has_recurrent = False  # whether a recurrent layer ran that a GPU runs in cuDNN
-        # whether operators that choose elements choose all or none; None: they are refused
-        self.chooses_all: bool | None = None
-        # whether blocks that another stream uses stay taken until the step ends; None: they are
-        # refused
-        self.waits_for_streams: bool | None = None
-        self.waiting: list[Life] = []  # the dead ones whose blocks stay taken
+        self.waiting: list[Life] = []  # dead storages whose blocks stay taken for another stream
         self.has_worked = False  # whether a layer was computed on the device
         self.host_line: str | None = None  # of the program, by which one was on the host
-        self.labels: dict[int, str] = {}
         self.truths_read: Counter[str] = Counter()  # by line of the program
+        self.has_ended = False  # whether the simulation is over, and with it the trace
         self.refused: OutOfMemory | None = None  # the first request for which the GPU had no memory
         # a sum of two gradients that has no block yet, and the first one's storage
         self.pending_sum: tuple[torch.UntypedStorage, Life] | None = None
@@ -137,7 +156,7 @@ class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator and follow it."""
         kwargs = kwargs or {}
-        if self.is_distributed and any(kind.__name__ == "DTensor" for kind in types):
+        if self.ranks > 1 and any(kind.__name__ == "DTensor" for kind in types):
             # FSDP2 gathers weights to plain tensors before a layer is computed
             if self.phase == "forward" and func in LAYERS:
                 self.is_tensor_parallel = True
@@ -173,7 +192,7 @@ class Watch(TorchDispatchMode):
         Raises UnknownChoice unless the simulation has a choice, and `error` for another operator.
         """
         if self.chooses_all is None:
-            raise UnknownChoice(find_line(sys._getframe(1))) from error
+            raise UnknownChoice(find_line()) from error
         if torch_choices.has_mask(func, args):
             with self:
                 return func(*torch_choices.expand_masks(func, args), **kwargs)
@@ -182,14 +201,6 @@ class Watch(TorchDispatchMode):
         out = torch_choices.CHOOSES[func](*args, self.chooses_all)
         self.track_operator(func._schema.name.partition("::")[2], args, out)
         return out
-
-    def note_recurrent(self) -> None:
-        """Remember that a recurrent layer ran that a GPU runs in cuDNN."""
-        self.has_recurrent = True
-
-    def note_compilation(self) -> None:
-        """Remember that a function of the program was compiled."""
-        self.is_compiled = True
 
     def run_composed(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator by those that it consists of; NotImplemented if it is one on the device.
@@ -250,7 +261,7 @@ class Watch(TorchDispatchMode):
         if is_here:
             self.has_worked = True
         elif self.host_line is None:
-            self.host_line = find_line(sys._getframe(1))
+            self.host_line = find_line()
 
     def check_device(self) -> None:
         """Raise StepOnHost if the step's layers were on the host, or nothing was on the device."""
@@ -283,11 +294,10 @@ class Watch(TorchDispatchMode):
 
     def take_lt_workspace(self) -> None:
         """Take cuBLASLt's workspace, for the handle or for one matmul."""
-        size = self.gpu.blas_lt_workspace
         if self.gpu.caches_lt_workspace:
-            self.take_workspace("cuBLASLt", size)
+            self.take_workspace("cuBLASLt", BLAS_LT_WORKSPACE)
         else:
-            self.give_back(self.take(size, "cuBLASLt", "temporaries"))
+            self.give_back(self.take(BLAS_LT_WORKSPACE, "cuBLASLt", "temporaries"))
 
     def defer_sum(self, first: Tensor, second: Tensor, out: Tensor) -> bool:
         """Put off the block of a sum of two gradients that autograd may write over the first one.
@@ -306,7 +316,7 @@ class Watch(TorchDispatchMode):
         same_size = all(
             tensor.untyped_storage().nbytes() == dense for tensor in (first, second, out)
         )
-        if owner is None or not same_size or find_line(sys._getframe(1)):
+        if owner is None or not same_size or find_line():
             return False
         self.settle_sum()
         self.pending_sum = out.untyped_storage(), owner
@@ -344,8 +354,7 @@ class Watch(TorchDispatchMode):
     def take(self, size: int, operator: str, kind: str = "") -> Life:
         """Take a block of so many bytes."""
         self.settle_sum()
-        line = find_line(sys._getframe(1))
-        self.labels[len(self.allocator.trace)] = f"{operator} {line}".strip()
+        line = find_line()
         phase = self.phase if threading.get_ident() == self.main_thread else "backward"
         block = self.malloc(size)
         born = len(self.allocator.trace)
@@ -390,7 +399,7 @@ class Watch(TorchDispatchMode):
 
     def forget(self, key: int, life: Life) -> None:
         """Follow the death of a storage."""
-        if life.died is not None:  # it was emptied before
+        if life.died is not None or self.has_ended:  # emptied before, or dropped by the simulation
             return
         if self.alive.get(key) is life:
             del self.alive[key]
@@ -413,7 +422,7 @@ class Watch(TorchDispatchMode):
             if life is None or life.stream == stream:
                 continue
             if self.waits_for_streams is None:
-                raise UnknownTiming(find_line(sys._getframe(1)))
+                raise UnknownTiming(find_line())
             life.is_on_other_stream = True
 
     def end_step(self) -> None:
@@ -437,19 +446,24 @@ class Watch(TorchDispatchMode):
           MOST_TRUE_ANSWERS times, and then False.
         """
         if tensor.dtype == torch.bool:
-            if is_drawing(sys._getframe(2)):
+            if is_drawing():
                 return False
-            frame = find_frame(sys._getframe(1))
+            frame = find_frame()
             if frame is not None:
                 answer = find_answer(frame.f_code.co_filename, frame.f_lineno)
                 if answer is not None:
                     return answer
-            line = find_line(sys._getframe(1))
+            line = find_line()
             self.truths_read[line] += 1
             return self.truths_read[line] <= MOST_TRUE_ANSWERS
         if not tensor.is_floating_point():
             return 1
         return 0.0 if is_on_gpu(tensor) else 1.0
+
+    def make_snapshot(self) -> dict[str, Any]:
+        """Return what `torch.cuda.memory._snapshot` returns."""
+        labels = {life.born - 1: life.describe() for life in self.lives}
+        return make_snapshot(self.allocator, labels)
 
     def mark(self, tensors: Iterable[Any], kind: str) -> None:
         """Set the kind of the storages of these tensors, if they have none."""
@@ -474,25 +488,54 @@ class Watch(TorchDispatchMode):
                 self.add_storage(tensor.untyped_storage(), operator, describe_shape(tensor))
 
 
+def find_peak(
+    lives: Iterable[Life], count_bytes: Callable[[Life], int], first: int = 0
+) -> tuple[int, int]:
+    """Return the place in the trace at which most bytes were in use, and how many they were.
+
+    The place is the number of the allocator's events until then.
+
+    Args:
+        lives: The storages and workspaces that count.
+        count_bytes: Returns the bytes that each of them counts for.
+        first: The first place that is considered.
+    """
+    changes: defaultdict[int, int] = defaultdict(int)
+    for life in lives:
+        changes[max(life.born, first)] += count_bytes(life)
+        if life.died is not None:
+            # one that died before the first event is added and subtracted at that event
+            changes[max(life.died + 1, first)] -= count_bytes(life)
+    peak_place = first
+    most = 0
+    in_use = 0
+    for place in sorted(changes):
+        in_use += changes[place]
+        if in_use > most:
+            peak_place, most = place, in_use
+    return peak_place, most
+
+
 def describe_shape(tensor: Tensor) -> str:
     """Return a tensor's type and shape, such as `float32[64, 16]`."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
-def find_line(frame: FrameType | None) -> str:
-    """Return the innermost line of the user's program as `folder/file.py:line`.
+def find_line() -> str:
+    """Return the line of the user's program that is running as `folder/file.py:line`.
 
-    The text is empty if no frame is in the program.
+    The text is empty if this thread runs no line of the program.
     """
-    user_frame = find_frame(frame)
-    if user_frame is None:
+    frame = find_frame()
+    if frame is None:
         return ""
-    folder_and_file = user_frame.f_code.co_filename.split("/")[-2:]
-    return f"{'/'.join(folder_and_file)}:{user_frame.f_lineno}"
+    folder_and_file = frame.f_code.co_filename.split("/")[-2:]
+    return f"{'/'.join(folder_and_file)}:{frame.f_lineno}"
 
 
-def find_frame(frame: FrameType | None) -> FrameType | None:
+def find_frame() -> FrameType | None:
     """Return the innermost frame whose file is part of the user's program, or None."""
+    frame: FrameType | None = sys._getframe()
     while frame and frame.f_code.co_filename.startswith(NOT_THE_PROGRAM):
         frame = frame.f_back
     return frame

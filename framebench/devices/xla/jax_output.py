@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import jax
 
 from framebench.devices.xla.jax_older import help_jax
+from framebench.worker.worker import reserve_stdout
 
 
 def print_answer(make: Callable[[], dict[str, Any]]) -> NoReturn:
@@ -23,8 +24,7 @@ def print_answer(make: Callable[[], dict[str, Any]]) -> NoReturn:
     """
     jax.config.update("jax_platforms", "cpu")
     flags = help_jax()
-    stdout = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a library prints goes to standard error
+    stdout = reserve_stdout()
     answer = make()
     answer["flags"] |= flags
     print(json.dumps(answer), file=stdout, flush=True)

@@ -4,6 +4,7 @@ Printed as JSON, by name.
 """
 
 import contextlib
+import inspect
 import json
 import math
 import warnings
@@ -24,18 +25,12 @@ QUESTIONS = {
     "is_available": lambda: torch.cuda.is_available(),
     "device_count": lambda: torch.cuda.device_count(),
     "current_device": lambda: torch.cuda.current_device(),
-    "set_device": lambda: torch.cuda.set_device("cuda:0"),
     "get_device_name": lambda: torch.cuda.get_device_name(0),
     "get_device_capability": lambda: torch.cuda.get_device_capability(),
     "total_memory": lambda: torch.cuda.get_device_properties("cuda").total_memory,
     "multi_processor_count": lambda: torch.cuda.get_device_properties(0).multi_processor_count,
     "is_bf16_supported": lambda: torch.cuda.is_bf16_supported(),
     "is_bf16_native": lambda: torch.cuda.is_bf16_supported(including_emulation=False),
-    "synchronize": lambda: torch.cuda.synchronize(),
-    "empty_cache": lambda: torch.cuda.empty_cache(),
-    "manual_seed_all": lambda: torch.cuda.manual_seed_all(1),
-    "set_rng_state": lambda: torch.cuda.set_rng_state(torch.cuda.get_rng_state()),
-    "range_push": lambda: torch.cuda.nvtx.range_push("step"),
     "cudnn": lambda: torch.backends.cudnn.is_available(),
     "accelerator": lambda: str(torch.accelerator.current_accelerator()),
     "is_cuda": lambda: torch.ones(1, device="cuda").is_cuda,
@@ -50,6 +45,81 @@ QUESTIONS = {
     "second GPU by number": lambda: torch.ones(1).cuda(1),
     "second GPU as the current one": lambda: torch.cuda.set_device(1),
 }
+# arguments of those functions that do not take none
+ARGUMENTS = {
+    "device": (0,),
+    "device_index": (0,),
+    "device_of": (torch.ones(1),),
+    "manual_seed": (1,),
+    "manual_seed_all": (1,),
+    "set_device": ("cuda:0",),
+    "set_device_idx": (0,),
+    "set_device_index": (0,),
+    "set_per_process_memory_fraction": (0.5,),
+    "set_rng_state": (torch.zeros(16, dtype=torch.uint8),),
+    "set_rng_state_all": ([torch.zeros(16, dtype=torch.uint8)],),
+    "set_stream": (None,),
+    "set_sync_debug_mode": ("warn",),
+    "stream": (None,),
+    "StreamContext": (None,),
+}
+
+
+def list_functions(module):
+    """Return the public functions and classes of a module by name.
+
+    Left out are exceptions, and storages with a type, which PyTorch keeps for files of old.
+    """
+    functions = {}
+    for name in module.__all__:
+        value = getattr(module, name)
+        is_error = isinstance(value, type) and issubclass(value, Exception)
+        if callable(value) and not name.endswith("Storage") and not is_error:
+            functions[name] = value
+    return functions
+
+
+def list_parameters(function):
+    """Return the parameters of a function that can be named, `**` among them.
+
+    Built-in classes do not tell theirs.
+    """
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return []
+    names = []
+    for one in parameters:
+        if one.kind is one.VAR_KEYWORD:
+            names.append("**")
+        elif one.kind is not one.POSITIONAL_ONLY:
+            names.append(one.name)
+    return names
+
+
+def call_all(module):
+    """Return for each public function what calling it leads to, and which parameters it lacks.
+
+    That is "answered" or the error, and names of parameters that PyTorch's own function has.
+    """
+    parameters = {name: list_parameters(own) for name, own in list_functions(module).items()}
+    outcomes = {}
+
+    def make_step(_):
+        step = make_layer_step("cuda")
+        for name, function in list_functions(module).items():
+            try:
+                function(*ARGUMENTS.get(name, ()))
+                outcome = "answered"
+            except Exception as error:
+                outcome = f"{type(error).__name__}: {error}"
+            taken = list_parameters(function)
+            lacking = [] if "**" in taken else sorted({*parameters[name]} - {*taken})
+            outcomes[name] = {"outcome": outcome, "lacking": lacking}
+        return step
+
+    simulate(make_step, "a100-40gb")
+    return outcomes
 
 
 def make_layer_step(device, make_batch=None):
@@ -265,6 +335,8 @@ def describe(make_step):
 answers = {
     "a100": ask("a100-40gb"),
     "v100": ask("v100-16gb"),
+    "all of torch.cuda": call_all(torch.cuda),
+    "all of torch.accelerator": call_all(torch.accelerator),
     "own memory": read_own_memory(),
     "time is no number": time_step(),
     "device afterwards": str(torch.get_default_device()),

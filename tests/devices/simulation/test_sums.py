@@ -11,8 +11,7 @@ from framebench.devices.catalog import find
 from framebench.devices.simulation.torch_gpu import Gpu
 from framebench.devices.simulation.torch_sums import embedding_backward, sum_columns
 
-H200 = find("h200-141gb")
-GPU = Gpu((9, 0), cores=H200.cores, threads_per_core=H200.threads_per_core)
+GPU = Gpu(find("h200-141gb"))
 MIB = 2**20
 
 

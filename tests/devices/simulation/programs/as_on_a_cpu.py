@@ -43,7 +43,7 @@ for case_id in sys.argv[1:]:
             stack.enter_context(replace_attribute(*choice))
         found = simulate(make_step_builder(case), find("h100-80gb"), steps=2, settings=Settings())
     counts[case_id] = predict_step_bytes(case) | {
-        "simulated": found.allocator.stats.requested_peak,
+        "simulated": found.watch.allocator.stats.requested_peak,
         "weights": sum(param.trainable for param in case.workload_spec.params(case.config)),
     }
 print(json.dumps(counts))

@@ -14,6 +14,6 @@ events = {}
 for case in sys.argv[1:]:
     step = make_step_builder(parse_any_batch(case))
     simulation = simulate(step, find("h200-141gb"), steps=4, release=(2, 11))
-    trace = simulation.allocator.trace
+    trace = simulation.watch.allocator.trace
     events[case] = [(event.action, event.size, event.address) for event in trace]
 print(json.dumps(events))

@@ -111,14 +111,16 @@ def describe(make_step, device="a100-40gb", **options):
         simulation = simulate(make_step, device, **options)
     except UnsupportedCompilation as error:
         return str(error)
-    return {
+    answer = {
         "allocated": simulation.allocated,
         "by_step": simulation.by_step,
         "between_steps": simulation.between_steps,
         "kinds": simulation.kinds,
         "kind": simulation.kind,
-        "cores": torch_inductor.SimulatedInterface.properties.multi_processor_count,
     }
+    if simulation.watch.is_compiled:
+        answer["cores"] = torch_inductor.SimulatedInterface.gpu.device.cores
+    return answer
 
 
 def describe_with_another_inductor():

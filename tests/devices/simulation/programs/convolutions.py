@@ -6,6 +6,7 @@ import json
 
 import torch
 
+from framebench.devices.catalog import find
 from framebench.devices.simulation import torch_kernels
 from framebench.devices.simulation.torch_gpu import Gpu
 
@@ -37,7 +38,7 @@ def order_requests(*output_mask):
         1,  # groups
         output_mask,
     )
-    gpu = Gpu((9, 0))
+    gpu = Gpu(find("h100-80gb"))
     names = {id(result): name for name, result in results.items()}
     requests = []
     for one in torch_kernels.order_results("convolution_backward", gradients, arguments, gpu):

@@ -4,6 +4,7 @@ import json
 import pickle
 import tempfile
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -172,8 +173,9 @@ STEPS = {
 def run_step(name):
     make, device, options = STEPS[name]
     simulation = simulate(make, device, **options)
-    fields = ("allocated", "reserved", "between_steps", "by_step", "kinds", "kernels")
-    return {name: getattr(simulation, name) for name in fields}
+    fields = ("allocated", "reserved", "between_steps", "by_step", "kinds")
+    answer = {name: getattr(simulation, name) for name in fields}
+    return answer | {"kernels": simulation.watch.kernels}
 
 
 def request_in_order():
@@ -200,7 +202,7 @@ def request_in_order():
         x = torch.empty(64, 64, device=device)
         return lambda: F.dropout(model.head(x).relu(), 0.5)
 
-    trace = simulate(make, A100, steps=1).allocator.trace
+    trace = simulate(make, A100, steps=1).watch.allocator.trace
     sizes = [event.size for event in trace if event.action == "alloc"]
     return {"sizes": sizes, "followed": followed}
 
@@ -252,7 +254,8 @@ def choose_kernels():
     """Return the kernel of attention for each call in `attention_calls.json`."""
     kernels = []
     for fields in json.loads(Path(__file__).with_name("attention_calls.json").read_text()):
-        gpu = Gpu(tuple(fields["gpu"]), tuple(fields.get("release", (2, 13))))
+        device = replace(A100, compute_capability=tuple(fields["gpu"]))
+        gpu = Gpu(device, tuple(fields.get("release", (2, 13))))
         kernels.append(torch_attention.choose_kernel(make_attention_call(fields), gpu))
     return kernels
 

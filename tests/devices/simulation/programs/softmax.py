@@ -27,7 +27,7 @@ def count_requests(is_contiguous):
 
         return step
 
-    trace = simulate(make, find("h100-80gb"), steps=1).allocator.trace
+    trace = simulate(make, find("h100-80gb"), steps=1).watch.allocator.trace
     return sum(event.action == "alloc" and event.size == SIZE for event in trace)
 
 
