@@ -74,7 +74,7 @@ def test_an_undecided_verdict_names_what_decides_it(readings, is_undecided):
 )
 def test_the_largest_step_is_named_where_steps_differ(readings, rise, is_named):
     rises = np.full(STEPS, 10 * 2**20)
-    rises[136] += rise
+    rises[136] += rise  # the 137th after 20 steps of warm-up
     notes = list_growth_notes(readings, rises)
     assert ("step 157 raised resident memory most, by 74.0 MiB" in notes) == is_named
     assert ("steps differ" in notes) == is_named

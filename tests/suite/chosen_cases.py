@@ -10,6 +10,7 @@ from typing import Any
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
+from framebench.worker.mathematics import QUANTIZED
 from tests.processes import get_compilation_caches, run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "verify_cases.py"
@@ -95,3 +96,23 @@ def verify_cases(
     assert set(rows) == set(ids)
     assert {case: row["error"] for case, row in rows.items() if "error" in row} == {}
     return rows
+
+
+def explain_wrong(case: Case, row: dict[str, Any]) -> str | None:
+    """Return what is wrong with a case that was verified; None if it is right and confirmed.
+
+    `row` is what the program printed of it, with a check in float64 where it made one.
+    """
+    if not row["verification"]["passed"]:
+        return f"wrong: {row['verification']}"
+    mathematics = row.get("mathematics", {"passed": True, "computed": True})
+    # in float64 nothing is left of a strategy whose arithmetic is the strategy itself
+    is_quantized = any(part.precision in QUANTIZED for part in case.strategy_spec.parts)
+    if not mathematics["passed"] or not (mathematics["computed"] or is_quantized):
+        return f"in float64: {mathematics}"
+    # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that
+    # says no elsewhere
+    is_undone = bool(case.support.undone_on_cpu) and row["on_cpu"]
+    if row["proven"] == is_undone:
+        return f"proven: {row['proven']}, by {row['evidence']}"
+    return None

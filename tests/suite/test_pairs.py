@@ -30,7 +30,7 @@ from framebench.strategies.strategy import (
 from framebench.suite.case import Case
 from tests.marks import needs_gpu
 from tests.processes import RUN_AND_EXIT, get_compilation_caches
-from tests.suite.chosen_cases import PROGRAM, can_share_a_process
+from tests.suite.chosen_cases import PROGRAM, can_share_a_process, explain_wrong
 from tests.suite.pairs import choose_sample, list_pairs, was_broken
 
 SAMPLE = {"torch": 3, "jax": 2, "jittor": 2}  # some seconds of each
@@ -75,14 +75,7 @@ def explain_fault(case: Case, found: dict[str, Any] | None) -> str | None:
         return f"refused without naming {', '.join(unnamed)}: {why}" if unnamed else None
     if "error" in found:
         return str(found["error"])
-    if not found["verification"]["passed"]:
-        return f"wrong: {found['verification']}"
-    # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that
-    # says no elsewhere
-    is_undone = bool(case.support.undone_on_cpu) and found["on_cpu"]
-    if found["proven"] == is_undone:
-        return f"proven: {found['proven']}, by {found['evidence']}"
-    return None
+    return explain_wrong(case, found)
 
 
 def assert_refused_or_right(environment: Environment, cases: list[Case]) -> None:

@@ -18,13 +18,13 @@ from framebench.strategies.registry import (
 from framebench.strategies.strategy import FRAMEWORKS, Native, Strategy, Support
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
-from framebench.worker.mathematics import QUANTIZED
 from tests.marks import needs_gpu
 from tests.processes import ROOT
 from tests.suite.chosen_cases import (
     can_share_a_process,
     choose_fewest,
     choose_often,
+    explain_wrong,
     list_supported,
     verify_cases,
 )
@@ -40,18 +40,9 @@ def assert_right_and_confirmed(
     """Assert that every case is right, in its precision and in float64, and proves its effect."""
     faults = {}
     for case_id, row in verify_cases(environment, cases, variables).items():
-        case = Case.from_id(case_id)
-        mathematics = row.get("mathematics", {"computed": False, "passed": True})
-        # the strategy's arithmetic is the strategy itself: in float64 nothing of it is left
-        uncheckable = any(part.precision in QUANTIZED for part in case.strategy_spec.parts)
-        if not row["verification"]["passed"]:
-            faults[case_id] = row["verification"]
-        elif not mathematics["passed"] or not (mathematics["computed"] or uncheckable):
-            faults[case_id] = mathematics
-        # where the catalog says that a CPU undoes it, a proof that says yes is as wrong as one that
-        # says no elsewhere
-        elif row["proven"] == (bool(case.support.undone_on_cpu) and row["on_cpu"]):
-            faults[case_id] = row["evidence"]
+        fault = explain_wrong(Case.from_id(case_id), row)
+        if fault:
+            faults[case_id] = fault
     assert faults == {}
 
 
