@@ -73,13 +73,13 @@ def rename_origin(origin: Provenance, name: str) -> Provenance:
 
 def read_answers(folder: Path) -> Iterator[tuple[Path, SavedAnswer]]:
     """Yield each readable answer below a folder with its file, of today's layout and the older."""
-    skipped = store.SkippedLines()
+    faults: list[store.BadRecord] = []
     for file in store.list_answer_files(folder):
-        for _, answer in store.parse_file(SavedAnswer, file, skipped.add):
+        for _, answer in store.parse_file(SavedAnswer, file, faults.append):
             yield Path(file), answer
     for file in store.list_answer_files(folder, ".json"):
         try:
             yield Path(file), store.read_model(SavedAnswer, file)
         except store.BadRecord as error:
-            skipped.add(error)
-    skipped.warn_of_rest()
+            faults.append(error)
+    store.warn_of_skipped(faults)

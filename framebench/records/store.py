@@ -51,25 +51,14 @@ MOST_DEPTH = 8  # of folders in folders: framebench itself makes three
 MOST_BAD = 10_000  # lines of a file that are no records: the rest of such a file is not read
 
 
-class SkippedLines:
-    """The lines and files that were skipped: RecordWarnings name the first, and count the rest."""
-
-    def __init__(self) -> None:
-        """Begin with nothing skipped."""
-        self.count = 0
-
-    def add(self, fault: BadRecord) -> None:
-        """Name a line or a file that is skipped, unless many were named before."""
-        self.count += 1
-        if self.count <= MOST_NAMED:
-            warnings.warn(f"skipped {fault}", RecordWarning, stacklevel=3)
-
-    def warn_of_rest(self) -> None:
-        """Warn how many more lines and files were skipped than were named, if any were."""
-        if self.count > MOST_NAMED:
-            more = format_count(self.count - MOST_NAMED, "more record", "more records")
-            message = f"skipped {more} that cannot be read"
-            warnings.warn(message, RecordWarning, stacklevel=3)
+def warn_of_skipped(faults: list[BadRecord]) -> None:
+    """Name the first lines and files that were skipped in RecordWarnings, and count the others."""
+    for fault in faults[:MOST_NAMED]:
+        warnings.warn(f"skipped {fault}", RecordWarning, stacklevel=3)
+    more = len(faults) - MOST_NAMED
+    if more > 0:
+        message = f"skipped {format_count(more, 'more record')} that cannot be read"
+        warnings.warn(message, RecordWarning, stacklevel=3)
 
 
 def find_calibration_file(root: Path, machine: str) -> Path:
@@ -190,13 +179,13 @@ def read_models(kind: type[Model], files: Iterable[Path | str]) -> list[Model]:
     Files that cannot be read so are named in RecordWarnings.
     """
     contents = []
-    skipped = SkippedLines()
+    faults = []
     for file in files:
         try:
             contents.append(read_model(kind, file))
         except BadRecord as error:
-            skipped.add(error)
-    skipped.warn_of_rest()
+            faults.append(error)
+    warn_of_skipped(faults)
     return contents
 
 
@@ -352,10 +341,10 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
 
     The others are named in RecordWarnings. Raises OSError for a folder that cannot be read.
     """
-    skipped = SkippedLines()
+    faults: list[BadRecord] = []
     for file in list_answer_files(folder):
-        yield from parse_file(kind, file, skipped.add)
-    skipped.warn_of_rest()
+        yield from parse_file(kind, file, faults.append)
+    warn_of_skipped(faults)
 
 
 def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
@@ -424,13 +413,13 @@ def parse_files(
     read are named in RecordWarnings, the others counted in one. Raises OSError for a folder that
     cannot be read.
     """
-    skipped = SkippedLines()
+    faults: list[BadRecord] = []
     for file in list_files(root, machine):
-        records = list(parse_of_machine(parse_line, file, skipped.add))
+        records = list(parse_of_machine(parse_line, file, faults.append))
         # a file is in the order of its lines, which `framebench collect` may have added at any time
         records.sort(key=lambda found: (found[1].case, get_measurement_time(found[1])))
         yield from records
-    skipped.warn_of_rest()
+    warn_of_skipped(faults)
 
 
 def read_session(file: Path | str, session: str, case: str = "") -> list[Record]:
