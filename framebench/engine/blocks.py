@@ -519,17 +519,19 @@ def finish_block(timed: list[TimedVariant], run: Run) -> None:
     """
     for batch in cut_into_batches(timed, count_memory_processes(timed, run)):
         with ExitStack() as stack:
-            processes: dict[int, MemoryProcess] = {}
-            for place, each in enumerate(batch):
+            processes: list[MemoryProcess | None] = []
+            for each in batch:
+                process = None
                 if needs_memory(each, run):
                     scratch = run.get_scratch(each.variant)
-                    processes[place] = MemoryProcess(each.variant, run.options, scratch)
-                    stack.callback(processes[place].kill)
-            for place, each in enumerate(batch):
+                    process = MemoryProcess(each.variant, run.options, scratch)
+                    stack.callback(process.kill)
+                processes.append(process)
+            for each, process in zip(batch, processes):
                 record = each.record
-                if place in processes:
+                if process:
                     on_phase = partial(run.listener.phase, each.variant.case)
-                    record = recording.add_memory(record, processes[place].end(on_phase))
+                    record = recording.add_memory(record, process.end(on_phase))
                 run.write(record, each.variant)
 
 
