@@ -74,37 +74,12 @@ def grow(
     """
     file = Path(case)
     try:
-        if step:
-            parse_file(str(step))  # refuses what is no regular file, which would be waited for
         is_script = case.endswith(".py") and not is_model(file)
-        if step_at and not is_script:
-            fail(f"--step-at names a function of a script, and {case} is none; see --step", 2)
-        if step and is_script:
-            fail(
-                f"--step is called in place of a case's step, and {case} makes its own; --step-at "
-                "FUNCTION says which",
-                2,
-            )
-        if arguments and not is_script:
-            fail(f"{case} is no script, and takes no arguments, such as {arguments[0]!r}", 2)
+        check_options(case, is_script, step, step_at, arguments)
         if is_script:
             growth = follow_script(file, arguments or [], steps, step_at, env, results, time_limit)
         elif case.endswith(".py"):
-            announce(steps)
-            opened = open_model(
-                file,
-                scenario="train",
-                strategies=[],
-                batch=USER_MODEL_BATCH,
-                env=env,
-                results=results,
-            )
-            with (
-                measuring(results),
-                opened as (cases, environment, _),
-                show_progress(file.name) as show,
-            ):
-                growth = measure.read_case(cases[0], environment, steps, step, time_limit, show)
+            growth = follow_model(file, steps, step, env, results, time_limit)
         else:
             growth = follow_case(case, steps, step, env, results, time_limit)
     except (Fault, NoReadings) as error:
@@ -123,6 +98,24 @@ def grow(
 def is_model(file: Path) -> bool:
     """Return whether a file has what `framebench try` asks for; else it is a script."""
     return file.is_file() and {"model", "batch"} <= list_definitions(str(file)).keys()
+
+
+def check_options(
+    case: str, is_script: bool, step: Path | None, step_at: str, arguments: list[str] | None
+) -> None:
+    """End the command if an option is not for this case, file or script. Raises Fault."""
+    if step:
+        parse_file(str(step))  # refuses what is no regular file, which would be waited for
+    if step_at and not is_script:
+        fail(f"--step-at names a function of a script, and {case} is none; see --step", 2)
+    if arguments and not is_script:
+        fail(f"{case} is no script, and takes no arguments, such as {arguments[0]!r}", 2)
+    if step and is_script:
+        fail(
+            f"--step is called in place of a case's step, and {case} makes its own; --step-at "
+            "FUNCTION says which",
+            2,
+        )
 
 
 def announce(steps: int) -> None:
@@ -150,6 +143,25 @@ def follow_case(
     with measuring(results), show_progress(case.id) as show:
         environment = installed.find_environments([case.framework], env, say)[case.framework]
         return measure.read_case(case, environment, steps, step, limit_s, show)
+
+
+def follow_model(
+    file: Path, steps: int, step: Path | None, env: str | None, results: Path, limit_s: float
+) -> Growth:
+    """Train the model of a file as `framebench try` takes it, and return what each step held.
+
+    The arguments are those of `follow_case`. Raises Fault and NoReadings.
+    """
+    announce(steps)
+    opened = open_model(
+        file, scenario="train", strategies=[], batch=USER_MODEL_BATCH, env=env, results=results
+    )
+    with (
+        measuring(results),
+        opened as (cases, environment, _),
+        show_progress(file.name) as show,
+    ):
+        return measure.read_case(cases[0], environment, steps, step, limit_s, show)
 
 
 def follow_script(

@@ -233,33 +233,39 @@ def list_recent_objects() -> list[Any]:
     Python 3.11 has no traces of PyTorch's tensors. One that only a graph refers to became an object
     by being watched.
     """
-    gc.collect()
-    tracked = gc.get_objects()
-    referents = gc.get_referents(*tracked)
-    # The collector knows neither arrays of other frameworks nor dictionaries and tuples of them:
-    # the objects that refer to them are in its list.
-    untracked = [
-        thing for thing in referents if type(thing) in CONTAINERS and not gc.is_tracked(thing)
-    ]
-    met = [*tracked, *referents, *gc.get_referents(*untracked)]
-    # These are millions of things, and many of them are there often: only their types are looked
-    # at.
-    types = set(map(type, met))
+    things = list_all_objects()
+    # there are millions, and many of them several times: only their types are looked at
+    types = set(map(type, things))
     tensor_types = {kind for kind in types if has_storage(kind)}
     # of a graph, which `list_graphs` measures: the count itself makes objects of its nodes
     node_types = {kind for kind in types if hasattr(kind, "next_functions")}
     traced_types = types - tensor_types - node_types - PLAIN
-    recent: dict[int, Any] = {}  # by identity: many things are met several times
+    recent: dict[int, Any] = {}  # by identity
     tensors: dict[int, Any] = {}
-    for thing in met:
+    for thing in things:
         if type(thing) in tensor_types:
             tensors[id(thing)] = thing
         elif type(thing) in traced_types and is_of_steps(thing):
             recent[id(thing)] = thing
     all_tensors = list(tensors.values())
-    # they would be taken for holders of tensors
-    del tracked, referents, untracked, met, tensors, thing
+    del things, tensors, thing  # they would be taken for holders of tensors
     return [*recent.values(), *select_held(all_tensors)]
+
+
+def list_all_objects() -> list[Any]:
+    """Return the objects that Python's collector reaches, many of them several times.
+
+    The collector knows neither arrays of other frameworks nor dictionaries and tuples of them: the
+    objects that refer to these are in its list.
+    """
+    gc.collect()
+    tracked = gc.get_objects()
+    referents = gc.get_referents(*tracked)
+    untracked = []
+    for thing in referents:
+        if type(thing) in CONTAINERS and not gc.is_tracked(thing):
+            untracked.append(thing)
+    return [*tracked, *referents, *gc.get_referents(*untracked)]
 
 
 def is_of_steps(thing: Any) -> bool:
