@@ -11,9 +11,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
 from framebench.engine import children, environments
 from framebench.engine.environments import Environment, Say, SetupError
@@ -75,36 +75,39 @@ def describe(framework: str, python: Path) -> Environment:
     if framework not in FRAMEWORKS:
         raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
     needs = NEEDS[framework]
-    printed = ""
-    try:
-        done = children.run_program([str(python), "-c", LOOK, *needs], {**os.environ}, LIMIT_S)
-        end = (done.stderr or done.stdout).strip()[-200:]
-        printed = f"ended with exit code {done.code} ({end})"
-        answer = json.loads(done.stdout.splitlines()[-1])
-        versions, error = answer["versions"], answer["error"]
-    except TimeoutError:
-        raise_no_python(python, framework, f"gave no answer in {LIMIT_S:g} s")
-    except OSError as fault:
-        raise_no_python(python, framework, f"could not be asked: {fault}")
-    except (ValueError, IndexError, TypeError, KeyError):  # it printed something else
-        raise_no_python(python, framework, printed)
-    if error:
+    packages = look_for_packages(python, needs)
+    if packages is None:
         raise SetupError(
-            f"{python} cannot import what {framework} needs ({', '.join(needs)}): {error}"
+            f"{python} is no Python, or one that does not start: it does not say whether it has "
+            f"{framework}; --env takes the path of a Python"
+        )
+    if packages["error"]:
+        raise SetupError(
+            f"{python} cannot import what {framework} needs ({', '.join(needs)}): "
+            f"{packages['error']}"
         )
     # an environment that framebench built has Jittor's compiled kernels there
     home = python.parent.parent / "home"
     has_home = framework == "jittor" and home.is_dir()
-    version = versions[framework].split("+")[0]
+    version = packages["versions"][framework].split("+")[0]
     return Environment(framework, version, python, home if has_home else None, installed=True)
 
 
-def raise_no_python(python: Path, framework: str, what: str) -> NoReturn:
-    """Raise SetupError for an interpreter that does not answer which framework it has."""
-    raise SetupError(
-        f"{python} is no Python, or one that does not start: asked for {framework}, it {what}; "
-        "--env takes the path of a Python"
-    ) from None
+def look_for_packages(python: Path, needs: Sequence[str]) -> dict[str, Any] | None:
+    """Return the versions of packages in an interpreter, and the error of one that has none.
+
+    Returns None for a program that cannot be started, or gives another answer. Raises SetupError
+    if it gives none in time.
+    """
+    try:
+        ended = children.run_program([str(python), "-c", LOOK, *needs], {**os.environ}, LIMIT_S)
+        answer = json.loads(ended.stdout.splitlines()[-1])
+    except TimeoutError:
+        reason = f"gave no answer in {LIMIT_S:g} s"
+        raise SetupError(f"{python}, asked for {', '.join(needs)}, {reason}") from None
+    except (OSError, ValueError, IndexError):
+        return None
+    return answer if isinstance(answer, dict) and answer.keys() == {"versions", "error"} else None
 
 
 def find_environments(

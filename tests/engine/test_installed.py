@@ -31,7 +31,7 @@ def test_an_interpreter_that_lacks_a_package_is_refused_with_the_error(tmp_path)
         installed.describe("jax", python)
 
     no_python = make_pretender(tmp_path, "Segmentation fault")
-    reason = "is no Python, or one that does not start: asked for torch"
+    reason = "is no Python, or one that does not start: it does not say whether it has torch"
     with pytest.raises(SetupError, match=reason):
         installed.describe("torch", no_python)
 
