@@ -111,9 +111,10 @@ class Blocks:
         Every ratio of a machine is moderated by the same pairs.
         """
         spreads = []
-        for ((one, _), (other, _)), logs in self.pairs.items():
+        for processes, logs in self.pairs.items():
             if len(logs) > 1:  # a single block does not differ from any
-                spreads.append(({one, other}, measure_spread(logs)))
+                variants = {variant for variant, _number in processes}
+                spreads.append((variants, measure_spread(logs)))
         return spreads
 
     def compare(self, base: Sequence[RecordBase], candidate: Sequence[RecordBase]) -> Ratio | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from framebench.analysis.results import Results
 from framebench.claims import measure
@@ -52,17 +54,15 @@ class InterruptedRun:
         return False
 
 
-@dataclass
-class Missing:
+class Missing(NamedTuple):
     """The cases, programs and plans that claims need and a machine lacks, each once."""
 
-    timed: list[Case] = field(default_factory=list)  # compared in time, in several blocks
-    # those of `timed` that are compared with each other, and not with their baseline
-    pairs: list[tuple[Case, Case]] = field(default_factory=list)
-    once: list[Case] = field(default_factory=list)  # one block is enough for memory and counts
-    unsupported: list[Case] = field(default_factory=list)  # that this machine cannot measure
-    probes: list[str] = field(default_factory=list)  # programs
-    plans: list[Case] = field(default_factory=list)  # predicted for a GPU
+    timed: list[Case]  # compared in time, in several blocks
+    pairs: list[tuple[Case, Case]]  # those of them that are compared, without their baseline
+    once: list[Case]  # one block is enough for memory and counts
+    unsupported: list[Case]  # that this machine cannot measure
+    probes: list[str]  # programs
+    plans: list[Case]  # predicted for a GPU
 
 
 def find_missing(
@@ -72,68 +72,59 @@ def find_missing(
     interrupted: InterruptedRun | None = None,
 ) -> Missing:
     """Return what the machine lacks, in the order of measuring."""
-    missing = Missing()
     measurements: list[Measurement] = []
     for claim in claims:
         measurements += claim.deciding
     # last, so that an interrupted command has measured what decides
     for claim in claims:
         measurements += claim.informational
+    once, timed, probes, plans = [], [], [], []
+    pairs: list[tuple[Case, Case]] = []
     for measurement in measurements:
-        if applies(measurement, size):
-            add_missing(missing, measurement, machine, size, interrupted)
+        if not applies(measurement, size):
+            continue
+        measure = measurement.measure
+        cases = measure.list_cases(size)
+        plans += [case for case in measure.list_planned_cases() if machine.get_plan(case) is None]
+        if isinstance(measure, OfProgram) and lacks_result(measure, machine):
+            probes.append(measure.probe)
+        if not isinstance(measure, OfCases) or measure.quantity is not TIME:
+            once += [case for case in cases if not machine.get_records(case)]
+        elif lacks_times(cases, machine, interrupted):
+            # each block has the scenario's baseline anyway
+            if any(case.strategy == case.scenario_spec.baseline for case in cases):
+                timed += cases
+            else:
+                pairs.append((cases[0], cases[1]))
     names = list_names(claims)
     if names and (machine.find_other_machine(NAMES_PROBE) or not machine.has_looked_up(names)):
-        missing.probes.append(NAMES_PROBE)
+        probes.append(NAMES_PROBE)
+
+    every = drop_duplicates([*once, *timed, *chain.from_iterable(pairs)])
+    unsupported = list(filter(runner.explain_unsupported, every))
+    pairs = [pair for pair in drop_duplicates(pairs) if not set(pair) & set(unsupported)]
+    timed += chain.from_iterable(pairs)
+    timed = [case for case in drop_duplicates(timed) if case not in unsupported]
     # a block measures the memory of its cases too
-    in_blocks = set(missing.timed)
-    return Missing(
-        timed=drop_duplicates(missing.timed),
-        pairs=drop_duplicates(missing.pairs),
-        once=drop_duplicates(case for case in missing.once if case not in in_blocks),
-        unsupported=drop_duplicates(missing.unsupported),
-        probes=drop_duplicates(missing.probes),
-        plans=drop_duplicates(missing.plans),
-    )
+    elsewhere = {*timed, *unsupported}
+    once = [case for case in drop_duplicates(once) if case not in elsewhere]
+    return Missing(timed, pairs, once, unsupported, drop_duplicates(probes), drop_duplicates(plans))
 
 
-def add_missing(
-    missing: Missing,
-    measurement: Measurement,
-    machine: MachineResults,
-    size: str,
-    interrupted: InterruptedRun | None,
-) -> None:
-    """Add to `missing` what one measurement lacks."""
-    measure = measurement.measure
-    for case in measure.list_planned_cases():
-        if machine.get_plan(case) is None:
-            missing.plans.append(case)
-    if isinstance(measure, OfProgram):
-        result = machine.get_probe(measure.probe)
-        is_foreign = bool(machine.find_other_machine(measure.probe))
-        if result is None or is_foreign or not measure.is_current(result):
-            missing.probes.append(measure.probe)
-    cases = measure.list_cases(size)
-    if not isinstance(measure, OfCases) or measure.quantity is not TIME:
-        for case in cases:
-            if not machine.get_records(case):
-                is_unsupported = runner.explain_unsupported(case)
-                (missing.unsupported if is_unsupported else missing.once).append(case)
-        return
-    # the times of a comparison are all of one block
-    is_missing = machine.compare_times(*cases) is None
-    if not is_missing and not (interrupted and interrupted.lacks_blocks(machine, cases)):
-        return
-    unsupported = list(filter(runner.explain_unsupported, cases))
-    missing.unsupported += unsupported
-    # each block has the scenario's baseline anyway
-    if any(case.strategy == case.scenario_spec.baseline for case in cases):
-        missing.timed += [case for case in cases if case not in unsupported]
-    elif not unsupported:
-        base, candidate = cases
-        missing.timed += cases
-        missing.pairs.append((base, candidate))
+def lacks_result(measure: OfProgram, machine: MachineResults) -> bool:
+    """Return whether the machine has no result of today's program of its own."""
+    result = machine.get_probe(measure.probe)
+    is_foreign = bool(machine.find_other_machine(measure.probe))
+    return result is None or is_foreign or not measure.is_current(result)
+
+
+def lacks_times(
+    cases: Sequence[Case], machine: MachineResults, interrupted: InterruptedRun | None
+) -> bool:
+    """Return whether the cases share no block, or an interrupted run lacks some of their blocks."""
+    if machine.compare_times(*cases) is None:
+        return True
+    return interrupted is not None and interrupted.lacks_blocks(machine, cases)
 
 
 def measure_missing(
