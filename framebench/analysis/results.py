@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# why a machine is asked before others; the first ones are asked first
+CHOICES = ("this one", "with this processor", "")
+
+
 class NoRecords(LookupError):
     """There is nothing to show; the message says why.
 
@@ -153,26 +157,19 @@ class Results:
         Then come the machines with this `processor`, if it is given, and then the others. Within
         each group the machine with the most records comes first.
         """
-        here = provenance.read_machine_name()
 
         def rank(machine: str) -> int:
-            if machine == here:
-                return 0
-            is_alike = processor is not None and self.has_processor(machine, processor)
-            return 1 if is_alike else 2
+            return CHOICES.index(self.explain_choice(machine, processor))
 
         return sorted(self.machines, key=rank)  # stable: within a group, most records come first
 
     def explain_choice(self, machine: str, processor: str | None) -> str:
-        """Return why this machine is asked before others, or "" if it is one of the others."""
+        """Return why this machine is asked before others (CHOICES), or "" if it is not."""
         if machine == provenance.read_machine_name():
-            return "this one"
-        is_alike = processor is not None and self.has_processor(machine, processor)
-        return "with this processor" if is_alike else ""
-
-    def has_processor(self, machine: str, processor: str) -> bool:
-        """Return whether the first record of one of `machines` names this processor."""
-        return self._processors.get(machine) == processor
+            return CHOICES[0]
+        # the processor of the first record of one of `machines`
+        is_alike = processor is not None and self._processors.get(machine) == processor
+        return CHOICES[1] if is_alike else ""
 
     def has_more_than_trials(self, machine: str) -> bool:
         """Return whether a machine has records of another size than `tiny`.

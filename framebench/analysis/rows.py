@@ -16,7 +16,6 @@ from framebench.analysis.tables import (
 from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE
-from framebench.suite.counting import format_span
 from framebench.suite.protocol import VERSION
 from framebench.suite.sequences import drop_duplicates
 
@@ -97,12 +96,6 @@ def join_words(parts: Iterable[str]) -> str:
     if len(words) < 2:
         return "".join(words)
     return f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-def format_range(values: Iterable[Any], form: str = "{:.2f}x") -> str:
-    """Return the range of some numbers, a single one if both ends are printed alike."""
-    numbers = list(values)
-    return format_span(form.format(min(numbers)), form.format(max(numbers)))
 
 
 def format_size_suffix(size: str) -> str:

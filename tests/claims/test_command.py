@@ -112,36 +112,51 @@ def test_a_suggested_command_repeats_what_the_reader_chose(results, claims, comm
     assert suggested.replace(" ", "") in printed
 
 
-def test_run_measures_missing_cases_only(results, monkeypatch):
-    """What is asked of the harness; the harness itself has tests of its own."""
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
-    add_record(results, "transformer/torch/finetune/half/b4/tiny")
-    measured = []
-    planned = []
+class Harness:
+    """What measures, plans and runs programs, and only notes what it is asked for."""
 
-    def measure(found: list[Case], *_: Any) -> list[str]:
-        measured.extend(found)
-        add_record(results, "transformer/torch/finetune/checkpoint/b4/tiny", 50)
-        return ["ok"] * len(found)
+    def __init__(self) -> None:
+        self.measured: list[Case] = []
+        self.planned: list[Case] = []
+        self.said: list[str] = []
+        self.run_program = Mock()
 
-    def plan(cases: list[Case], *_: Any) -> list[Any]:
-        planned.extend(cases)
+    def measure(self, cases: list[Case], *_: Any) -> list[str]:
+        self.said.append("measuring")
+        self.measured += cases
+        return ["ok"] * len(cases)
+
+    def plan(self, cases: list[Case], *_: Any) -> list[Any]:
+        self.planned += cases
         return []
 
-    monkeypatch.setattr(measuring, "measure_all", measure)
+
+@pytest.fixture
+def harness(monkeypatch) -> Harness:
+    """Put the harness in the place of the true one, which has tests of its own."""
+    harness = Harness()
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+    monkeypatch.setattr(measuring, "say", harness.said.append)
+    monkeypatch.setattr(measuring, "measure_all", harness.measure)
+    monkeypatch.setattr(measuring, "planned_for", harness.plan)
+    monkeypatch.setattr(measuring.measure, "run", harness.run_program)
     monkeypatch.setattr(measuring.environments, "ensure", ignore)
     monkeypatch.setattr(measuring.environments, "warm", ignore)
-    monkeypatch.setattr(measuring, "planned_for", plan)
+    return harness
+
+
+def test_run_measures_missing_cases_only(harness, results, monkeypatch):
+    add_record(results, "transformer/torch/finetune/half/b4/tiny")
     monkeypatch.setattr("framebench.claims.plans.read_plans", Mock(return_value={}))
     found = run_claims("C11", "C9", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
-    planned_ids = {case.id for case in planned}
+    planned_ids = {case.id for case in harness.planned}
     assert "resnet50/torch/finetune/half/b64/full" in planned_ids
     assert "resnet50/torch/finetune/checkpoint/b64/full" in planned_ids
-    measured_ids = {case.id for case in measured}
+    measured_ids = {case.id for case in harness.measured}
     assert "resnet50/torch/finetune/checkpoint/b4/tiny" in measured_ids
     assert "transformer/torch/finetune/half/b4/tiny" not in measured_ids, "it has a record"
-    for case in measured:
+    for case in harness.measured:
         assert not runner.explain_unsupported(case), "left to a machine with a GPU"
     assert not list(results.glob(".session*"))
 
@@ -159,24 +174,10 @@ def test_run_of_a_claim_that_no_measurement_decides_says_what_it_lacks(
     assert "Not testable here" in found.output
 
 
-def test_run_says_before_it_measures_how_long_that_takes_and_how_to_interrupt_it(
-    results, monkeypatch
-):
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+def test_run_says_before_it_measures_how_long_that_takes_and_how_to_interrupt_it(harness, results):
     add_record(results, EAGER)
-    said = []
-
-    def measure(found: list[Case], *_: Any) -> list[str]:
-        said.append("measuring")
-        return ["ok"] * len(found)
-
-    monkeypatch.setattr(measuring, "say", said.append)
-    monkeypatch.setattr(measuring.measure, "run", ignore)
-    monkeypatch.setattr(measuring, "measure_all", measure)
-    monkeypatch.setattr(measuring.environments, "ensure", ignore)
-    monkeypatch.setattr(measuring.environments, "warm", ignore)
     run_claims("B19", "--run", "--size", "tiny", "--blocks", "3", results=results)
-    before = said[: said.index("measuring")]
+    before = harness.said[: harness.said.index("measuring")]
     (work,) = [text for text in before if text.startswith("to be measured: ")]
     assert re.search(r"\d+ cases, each 3 times; .*at least \d+ (s|min)", work)
     assert "Ctrl-C" in work
@@ -198,18 +199,17 @@ def test_blocks_that_an_interrupted_run_lacks_are_missing(results):
     assert list_timed(5, session) == {EAGER, COMPILED}
 
 
-def test_programs_alone_are_judged_in_a_folder_without_records(results, monkeypatch):
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+def test_programs_alone_are_judged_in_a_folder_without_records(harness, results):
     claim = next(claim for claim in REGISTRY.claims if rests_on_programs(claim))
     probes = {measurement.measure.probe for measurement in claim.measurements}
 
     def run_program(probe: str, *_: Any) -> None:
         put_numbers(results, probe, error="ValueError: planted")
 
-    monkeypatch.setattr(measuring.measure, "run", Mock(side_effect=run_program))
+    harness.run_program.side_effect = run_program
     found = run_claims(claim.name, "--run", results=results)
     assert found.exit_code == 0, found.output
-    assert measuring.measure.run.call_count == len(probes)
+    assert harness.run_program.call_count == len(probes)
     assert claim.name in found.output
 
 

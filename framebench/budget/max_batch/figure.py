@@ -17,6 +17,7 @@ from framebench.analysis.results import Results
 from framebench.analysis.searches import load_searches
 from framebench.records.record_base import parse_case
 from framebench.records.search import Fit
+from framebench.suite.counting import format_span
 
 
 def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest]:
@@ -106,12 +107,12 @@ def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
     where = f"{first.workload} {first.scenario} within {first.budget_bytes / MIB:,.0f} MiB"
     finding = f"{where}: {best} fits the largest batch, {first.answer}"
     versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
-    days = rows.format_range(ranked["measured_at"].str[:10], "{}")
+    days = ranked["measured_at"].str[:10]
     notes = [
         "Searched by framebench max-batch under an enforced limit; MiB = 2^20 bytes. The loss was "
         "only seen to be finite. "
         '"Or more": no larger batch was allowed.',
-        f"Machine {first.machine} ({first.cpu}); {', '.join(versions)}; measured {days} "
-        f"at {', '.join(sorted(set(ranked['commit'])))}.",
+        f"Machine {first.machine} ({first.cpu}); {', '.join(versions)}; measured "
+        f"{format_span(days.min(), days.max())} at {', '.join(sorted(set(ranked['commit'])))}.",
     ]
     return page.explain_figure(grid.figure, finding, notes)

@@ -16,6 +16,7 @@ from framebench.publish.site.links import get_case_link, make_slug
 from framebench.publish.site.machine import Machine
 from framebench.publish.site.markup import THIS_FOLDER, make_table, render
 from framebench.publish.site.source import Page, SourceFolder
+from framebench.suite.sequences import group_by
 
 CHART = THIS_FOLDER / "templates" / "claim_chart.json"
 SHOWN = ("name", "low", "value", "high", "measured", "verdict")  # of a measurement, in its chart
@@ -110,14 +111,9 @@ def group_lines(lines: Sequence[Line]) -> list[list[Line]]:
 
     Lists with a line that is used for the verdict come first; in a list lines stay in their order.
     """
-    groups: dict[tuple[str, str], list[Line]] = {}
-    # the order of the keys is that of the lists
-    for line in sorted(lines, key=lambda line: not line.decides):
-        groups[line.metric, line.form] = []
-    for line in lines:
-        if line.is_bounded:
-            groups[line.metric, line.form].append(line)
-    return [group for group in groups.values() if group]
+    bounded = [line for line in lines if line.is_bounded]
+    groups = group_by(bounded, lambda line: (line.metric, line.form)).values()
+    return sorted(groups, key=lambda group: not any(line.decides for line in group))
 
 
 def make_chart(lines: Sequence[Line]) -> str:
