@@ -181,31 +181,26 @@ def choose_peak(evidence: Sequence[Row], case: Case, searches: Searches) -> Peak
     NoRecords if there is none (`refuse_single_samples`).
     """
     newest = evidence[-1]
-    origin = newest.machine, newest.framework_version, newest.device
-    limits = NO_LIMITS
+    kept_bytes = max(find_kept_bytes_of_row(case, row, searches) for row in evidence)
     is_borrowed = is_kept_borrowed(case, newest.step_instrument, searches)
-    if not isinstance(case, DescribedCase):
-        limits = find_limits(case, *origin, searches)
-        for row in evidence:
-            if row.case == case.id:
-                peak = Peak("measured", "record", get_bytes(row))
-                kept_bytes = find_kept_bytes_of_row(case, row, searches)
-                return peak._replace(
-                    kept_bytes=kept_bytes, is_kept_borrowed=is_borrowed, limits=limits
-                )
+    if isinstance(case, DescribedCase):  # it was neither measured nor searched
+        peak = predict_described(evidence, case)
+        return peak._replace(kept_bytes=kept_bytes, is_kept_borrowed=is_borrowed)
+    origin = newest.machine, newest.framework_version, newest.device
     probe = searches.find_searches(case, *origin).find_finished(case.batch)
-    peak_bytes = None
-    if probe is not None:
-        peak_bytes = probe.peaks.get(newest.step_instrument or "")
-    if probe is not None and peak_bytes:
-        peak = Peak("measured", "search under a limit", peak_bytes)
+    searched_bytes = probe.peaks.get(newest.step_instrument or "") if probe else None
+    measured = [row for row in evidence if row.case == case.id]
+    if measured:
+        peak = Peak("measured", "record", get_bytes(measured[0]))
+        kept_bytes = find_kept_bytes_of_row(case, measured[0], searches)
+    elif probe and searched_bytes:
+        peak = Peak("measured", "search under a limit", searched_bytes)
         kept_bytes = probe.kept_bytes or 0
         is_borrowed = False
     else:
-        if not isinstance(case, DescribedCase):
-            refuse_single_samples(evidence, case)
+        refuse_single_samples(evidence, case)
         peak = predict_peak(evidence, case)
-        kept_bytes = max(find_kept_bytes_of_row(case, row, searches) for row in evidence)
+    limits = find_limits(case, *origin, searches)
     return peak._replace(kept_bytes=kept_bytes, is_kept_borrowed=is_borrowed, limits=limits)
 
 
@@ -230,8 +225,6 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
 
     The peak is never below the lower bound. If only one batch was measured, its peak is scaled.
     """
-    if isinstance(case, DescribedCase):
-        return predict_described(evidence, case)
     batches = [row.batch for row in evidence]
     if len(set(batches)) < 2:
         return predict_from_one_batch(evidence[-1], case)

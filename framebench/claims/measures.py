@@ -296,11 +296,16 @@ def find_flattest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effe
     it. Raises NoNumber.
     """
     exponents = []
-    for (small, first), (large, last) in pairwise(zip(batches, estimates)):
+    for place, (first, last) in enumerate(pairwise(estimates)):
         if min(first.low, last.low) <= 0:
             raise NoNumber("what grows is not positive at every batch")
         ratio = divide(first, last)
-        exponents.append(Effect(*(math.log(end, large / small) for end in ratio)))
+        base = batches[place + 1] / batches[place]
+        exponents.append(
+            Effect(
+                math.log(ratio.value, base), math.log(ratio.low, base), math.log(ratio.high, base)
+            )
+        )
     return min(exponents)
 
 
@@ -317,9 +322,9 @@ def compare_slopes(batches: Sequence[int], estimates: Sequence[Estimate]) -> lis
     if len({estimate.instrument for estimate in estimates}) > 1:
         raise NoNumber("peaks by several instruments have no slope")
     slopes = []  # bytes of a sample
-    for (batch, estimate), (next_batch, next_estimate) in pairwise(zip(batches, estimates)):
+    for place, (estimate, next_estimate) in enumerate(pairwise(estimates)):
         added = subtract(estimate, next_estimate)
-        samples = next_batch - batch
+        samples = batches[place + 1] - batches[place]
         slopes.append(Effect(added.value / samples, added.low / samples, added.high / samples))
     factors = []
     for slope, next_slope in pairwise(slopes):
@@ -332,20 +337,22 @@ def compare_slopes(batches: Sequence[int], estimates: Sequence[Estimate]) -> lis
 
 def find_smallest(effects: Sequence[Effect]) -> Effect:
     """Return the smallest of several numbers, with the interval of the smallest."""
-    values, lows, highs = zip(*effects)
-    return Effect(min(values), min(lows), min(highs))
+    return Effect(
+        min(effect.value for effect in effects),
+        min(effect.low for effect in effects),
+        min(effect.high for effect in effects),
+    )
 
 
 def find_bend(ratios: Sequence[Effect]) -> Effect:
     """Return the largest distance of any ratio from 1, above or below."""
-    departures = []
+    value, low, high = 0.0, 0.0, 0.0
     for ratio in ratios:
-        at_low, at_high = abs(ratio.low - 1), abs(ratio.high - 1)
-        # an interval that holds 1 may be at no distance from it
-        nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(at_low, at_high)
-        departures.append(Effect(abs(ratio.value - 1), nearest, max(at_low, at_high)))
-    values, lows, highs = zip(*departures)
-    return Effect(max(values), max(lows), max(highs))
+        value = max(value, abs(ratio.value - 1))
+        # of the nearest end: an interval that holds 1 may be at no distance from it
+        low = max(low, ratio.low - 1, 1 - ratio.high)
+        high = max(high, abs(ratio.low - 1), abs(ratio.high - 1))
+    return Effect(value, low, high)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.results import Results
@@ -33,6 +34,13 @@ NAMES_PROBE = "names"  # the probe that looks names up
 SNIPPET = "snippet-"  # the probes that run what articles print
 
 
+class PlacedResult(NamedTuple):
+    """The result of a probe, and the place of its line."""
+
+    place: str
+    result: Probed
+
+
 class SharedResults:
     """The probes and plans of a results folder, read once for all machines."""
 
@@ -46,14 +54,13 @@ class SharedResults:
         return plans.read_plans(self.root)
 
     @cached_property
-    def probes(self) -> list[tuple[str, Probed]]:
-        """Return the results of probes by the pinned releases with their places, newest last."""
+    def probes(self) -> list[PlacedResult]:
+        """Return the results of probes by the pinned releases, newest last."""
         found = []
-        for place, probed in read_answers(Probed, self.root / "claims"):
-            if is_pinned(probed.provenance):
-                found.append((place, probed))
-        found.sort(key=lambda item: item[1].provenance.measured_at)
-        return found
+        for place, result in read_answers(Probed, self.root / "claims"):
+            if is_pinned(result.provenance):
+                found.append(PlacedResult(place, result))
+        return sorted(found, key=lambda placed: placed.result.provenance.measured_at)
 
 
 class MachineResults:
@@ -89,24 +96,25 @@ class MachineResults:
         return Blocks(record for several in self.ok_records.values() for record in several)
 
     @cached_property
-    def probes(self) -> dict[str, tuple[str, Probed]]:
-        """Return the result of each probe that counts, by name, with its place.
+    def probes(self) -> dict[str, PlacedResult]:
+        """Return the result of each probe that counts, by name.
 
         The result is this machine's newest. If the machine has none, or one of an older program
         (which printed other numbers), the newest of any machine counts: a probe has both sides of
         its comparison, so the machine hardly matters.
         """
-        chosen: dict[str, tuple[str, Probed]] = {}
-        own: dict[str, tuple[str, Probed]] = {}
-        for place, probed in self.shared.probes:  # from the oldest to the newest
-            if probed.provenance.protocol != self.protocol:
-                continue
-            chosen[probed.probe] = place, probed
-            if probed.provenance.machine == self.machine:
-                own[probed.probe] = place, probed
-        for name, (place, probed) in own.items():
-            if list_names_in(probed) == list_names_in(chosen[name][1]):
-                chosen[name] = place, probed
+        newest: dict[str, PlacedResult] = {}
+        own: dict[str, PlacedResult] = {}
+        for placed in self.shared.probes:  # from the oldest to the newest
+            origin = placed.result.provenance
+            if origin.protocol == self.protocol:
+                newest[placed.result.probe] = placed
+                if origin.machine == self.machine:
+                    own[placed.result.probe] = placed
+        chosen = dict(newest)
+        for name, placed in own.items():
+            if list_names_in(placed.result) == list_names_in(newest[name].result):
+                chosen[name] = placed
         return chosen
 
     def get_records(self, case: Case) -> list[Record]:
@@ -183,7 +191,7 @@ class MachineResults:
 
     def get_probe(self, name: str) -> Probed | None:
         """Return the result of a probe."""
-        return self.probes[name][1] if name in self.probes else None
+        return self.probes[name].result if name in self.probes else None
 
     def find_other_machine(self, probe: str) -> str:
         """Return the machine of a probe, if it is not this one."""
@@ -215,7 +223,7 @@ class MachineResults:
             counted += records
         names = self.list_record_files(counted)
         if probe in self.probes:
-            names.append(self.make_relative(Path(self.probes[probe][0])))
+            names.append(self.make_relative(Path(self.probes[probe].place)))
         return names
 
     def list_record_files(self, records: Iterable[Record]) -> list[str]:
