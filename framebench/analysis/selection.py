@@ -14,7 +14,6 @@ from typing import Generic, NamedTuple
 
 from framebench.records.pins import find_pinned_version
 from framebench.records.record_base import AnyRecord, RecordBase, get_measurement_time
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.sequences import group_by
 
 
@@ -120,27 +119,22 @@ def select_one_version(records: Iterable[AnyRecord]) -> list[AnyRecord]:
     before it could name its version counts, too, until its case is measured again.
     """
     ordered = sorted(records, key=get_measurement_time)
-    pinned = {framework: find_pinned_version(framework) for framework in FRAMEWORKS}
-    newest: dict[tuple[str, str], AnyRecord] = {}
-    versions: dict[tuple[str, str], str] = {}
+    newest: dict[tuple[str, str], AnyRecord] = {}  # by machine and case
+    versions: dict[tuple[str, str], str] = {}  # by machine and framework
     for record in ordered:
-        machine = record.provenance.machine
+        machine, framework = record.provenance.machine, record.parsed.framework
         newest[machine, record.case] = record
-        framework = record.parsed.framework
-        version = record.framework_version
-        if version is None:
-            continue
         # a later version replaces any but the pinned one
-        if versions.get((machine, framework)) != pinned[framework]:
-            versions[machine, framework] = version
+        is_pinned = versions.get((machine, framework)) == find_pinned_version(framework)
+        if record.framework_version and not is_pinned:
+            versions[machine, framework] = record.framework_version
     selected = []
     for record in ordered:
-        machine = record.provenance.machine
-        version = record.framework_version
-        if version is None:
-            counts = record is newest[machine, record.case]
+        machine, framework = record.provenance.machine, record.parsed.framework
+        if record.framework_version:
+            counts = record.framework_version == versions[machine, framework]
         else:
-            counts = version == versions[machine, record.parsed.framework]
+            counts = record is newest[machine, record.case]
         if counts:
             selected.append(record)
     return selected

@@ -186,18 +186,19 @@ def summarize(verdicts: Collection[Verdict], may: bool = False) -> Verdict:
     if counted and set(counted) == {DOES_NOT_RUN}:
         return DOES_NOT_RUN
     decided = [verdict for verdict in counted if verdict in DECIDED]
-    kinds = set(decided)
-    if may and kinds & {"confirmed", "larger than claimed"}:
+    different = set(decided)
+    if may and different & {"confirmed", "larger than claimed"}:
         return "confirmed"
-    if "smaller or none" in kinds and kinds <= set(FAILED):
-        certain = kinds - {"smaller or none"}
-        kinds = certain if len(certain) > 1 else {"smaller or none"}
-    if kinds == {"opposite", "no effect"}:
+    if "smaller or none" in different and different <= set(FAILED):
+        others = different - {"smaller or none"}
+        # it agrees with any single one of the others
+        different = others if len(others) > 1 else {"smaller or none"}
+    if different == {"opposite", "no effect"}:
         return "no effect or opposite"
-    if len(kinds) > 1:
+    if len(different) > 1:
         return "mixed"
     if 2 * len(decided) > len(counted):
-        return kinds.pop()
+        return different.pop()
     if decided or "undecided" in counted:
         return "undecided"
     return NOT_MEASURED

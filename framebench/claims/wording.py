@@ -43,7 +43,7 @@ def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
     verdict; the others are named with their own numbers. Where lines disagree they are all lines,
     and otherwise only those with an interval, or all if no line has an interval.
     """
-    # a median of per cents and of counts would be nothing
+    # per cents and counts have no common median
     alike = [line for line in lines if line.form == lines[0].form]
     if verdict in DISAGREE:
         return alike
