@@ -53,7 +53,8 @@ class AttentionCall:
                 return False
         batches = {tensor.shape[0] for tensor in self.tensors}
         heads = {tensor.shape[1] for tensor in self.tensors}
-        return len(batches) == 1 and (len(heads) == 1 or (allow_grouped and self.grouped))
+        may_differ = allow_grouped and self.grouped
+        return len(batches) == 1 and (len(heads) == 1 or may_differ)
 
 
 def can_use_flash(call: AttentionCall, gpu: Gpu) -> bool:

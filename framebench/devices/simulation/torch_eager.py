@@ -18,6 +18,7 @@ on a GPU with cuDNN switched off (ATen/native/RNN.cpp), and the answer says so.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -45,7 +46,6 @@ VIEWS = (
 # derivatives that copy nothing, such as `ViewBackward0`; all others make new memory
 COPY_NOTHING = {f"{view}Backward{form}" for view, form in product(VIEWS, range(3))}
 
-IS_CUDA = Tensor.is_cuda.__get__  # type: ignore[attr-defined]  # reads the attribute
 PINNED = "is_pinned_in_simulation"  # an attribute of tensors
 # the functions of recurrent layers that cuDNN has
 RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
@@ -66,19 +66,20 @@ class EagerOnGpu(TorchFunctionMode):
             return func(*args, **kwargs)  # a program may compare it with the device of a tensor
         args = tuple(map(take_place_of_cuda, args))
         kwargs = {name: take_place_of_cuda(value) for name, value in kwargs.items()}
+        if func in ATTRIBUTES:
+            return ATTRIBUTES[func](args[0])
+        if func is torch.Tensor.type and isinstance(args[-1], LegacyType):
+            return args[-1].convert(args[0])
         if func is torch.Tensor.cuda:
             check_index(kwargs.get("device", args[1] if len(args) > 1 else None))
             func, args, kwargs = torch.Tensor.to, (args[0], SIMULATED), {}
-        elif func is torch.Tensor.pin_memory:
-            return pin_memory(args[0])
-        elif func is torch.Tensor.is_pinned:
-            return getattr(args[0], PINNED, False)
-        elif func is torch.Tensor.type and isinstance(args[-1], LegacyType):
-            return args[-1].convert(args[0])
-        elif func == IS_CUDA:
-            return is_on_gpu(args[0])
-        elif kwargs.get("pin_memory"):
-            return mark_pinned(func(*args, **kwargs))
+        out = self.run_eager(func, args, kwargs)
+        if kwargs.get("pin_memory"):
+            setattr(out, PINNED, True)
+        return out
+
+    def run_eager(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function on tensors of the simulated device as a GPU would run it."""
         first = args[0] if args else None
         if not is_on_gpu(first):
             return func(*args, **kwargs)
@@ -99,13 +100,22 @@ class EagerOnGpu(TorchFunctionMode):
 
 def pin_memory(tensor: Tensor) -> Tensor:
     """Return a copy of a tensor on the host that says that it is pinned."""
-    return mark_pinned(tensor.clone())
+    copy = tensor.clone()
+    setattr(copy, PINNED, True)
+    return copy
 
 
-def mark_pinned(tensor: Tensor) -> Tensor:
-    """Let a tensor say that it is pinned, and return it."""
-    setattr(tensor, PINNED, True)
-    return tensor
+def is_pinned(tensor: Tensor) -> bool:
+    """Return whether a tensor says that it is pinned."""
+    return bool(getattr(tensor, PINNED, False))
+
+
+# functions of tensors that the device answers by itself
+ATTRIBUTES: dict[Any, Callable[[Tensor], Any]] = {
+    Tensor.pin_memory: pin_memory,
+    Tensor.is_pinned: is_pinned,
+    Tensor.is_cuda.__get__: is_on_gpu,  # type: ignore[attr-defined]  # reads the attribute
+}
 
 
 def make_one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:

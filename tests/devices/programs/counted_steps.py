@@ -18,41 +18,15 @@ from framebench.devices import simulate
 WIDTH, HEADS, WORDS, LENGTH, BATCH = 256, 4, 4096, 128, 16
 
 
-class Attention(nn.Module):
-    """Attention to another sequence, or to the sequence itself, with a mask or causal."""
-
-    def __init__(self):
-        super().__init__()
-        self.query = nn.Linear(WIDTH, WIDTH)
-        self.key = nn.Linear(WIDTH, WIDTH)
-        self.value = nn.Linear(WIDTH, WIDTH)
-        self.out = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x, source=None, mask=None, causal=False):
-        source = x if source is None else source
-        heads = []
-        for layer, values in ((self.query, x), (self.key, source), (self.value, source)):
-            heads.append(layer(values).unflatten(-1, (HEADS, -1)).transpose(1, 2))
-        mixed = F.scaled_dot_product_attention(*heads, attn_mask=mask, is_causal=causal)
-        return self.out(mixed.transpose(1, 2).flatten(2))
-
-
-class Block(nn.Module):
-    """A layer of a Transformer; `crossed` has attention to an encoder's result too."""
-
-    def __init__(self, crossed=False):
-        super().__init__()
-        self.attend = Attention()
-        self.cross = Attention() if crossed else None
-        self.norms = nn.ModuleList(nn.LayerNorm(WIDTH) for _ in range(3))
-        self.up = nn.Linear(WIDTH, 4 * WIDTH)
-        self.down = nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x, encoded=None, mask=None):
-        x = x + self.attend(self.norms[0](x), mask=mask, causal=self.cross is not None)
-        if self.cross is not None:
-            x = x + self.cross(self.norms[1](x), source=encoded)
-        return x + self.down(F.gelu(self.up(self.norms[2](x))))
+LAYER = {  # of a Transformer, without dropout
+    "d_model": WIDTH,
+    "nhead": HEADS,
+    "dim_feedforward": 4 * WIDTH,
+    "dropout": 0.0,
+    "activation": "gelu",
+    "batch_first": True,
+    "norm_first": True,
+}
 
 
 class MaskedText(nn.Module):
@@ -61,15 +35,12 @@ class MaskedText(nn.Module):
     def __init__(self):
         super().__init__()
         self.words = nn.Embedding(WORDS, WIDTH)
-        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        layer = nn.TransformerEncoderLayer(**LAYER)
+        self.encoder = nn.TransformerEncoder(layer, num_layers=3, enable_nested_tensor=False)
 
     def forward(self, texts, lengths, labels):
-        is_word = torch.arange(LENGTH, device=texts.device) < lengths[:, None]
-        mask = torch.zeros(BATCH, 1, 1, LENGTH, device=texts.device)
-        mask = mask.masked_fill(~is_word[:, None, None], -1e9).expand(-1, 1, LENGTH, -1)
-        x = self.words(texts)
-        for block in self.blocks:
-            x = block(x, mask=mask)
+        is_padding = torch.arange(LENGTH, device=texts.device) >= lengths[:, None]
+        x = self.encoder(self.words(texts), src_key_padding_mask=is_padding)
         scores = F.linear(x, self.words.weight)
         return F.cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=-100)
 
@@ -81,19 +52,16 @@ class Speech(nn.Module):
         super().__init__()
         self.first = nn.Conv1d(80, WIDTH, 3, padding=1)
         self.second = nn.Conv1d(WIDTH, WIDTH, 3, stride=2, padding=1)
-        self.encoder = nn.ModuleList(Block() for _ in range(2))
         self.words = nn.Embedding(WORDS, WIDTH)
-        self.decoder = nn.ModuleList(Block(crossed=True) for _ in range(2))
+        self.transformer = nn.Transformer(num_encoder_layers=2, num_decoder_layers=2, **LAYER)
 
     def forward(self, sound, texts):
         x = F.gelu(self.first(sound))
         x = F.gelu(self.second(x))
-        x = x.transpose(1, 2)
-        for block in self.encoder:
-            x = block(x)
-        y = self.words(texts)
-        for block in self.decoder:
-            y = block(y, encoded=x)
+        mask = nn.Transformer.generate_square_subsequent_mask(LENGTH, device=sound.device)
+        y = self.transformer(
+            x.transpose(1, 2), self.words(texts), tgt_mask=mask, tgt_is_causal=True
+        )
         scores = F.linear(y, self.words.weight)
         return F.cross_entropy(scores.flatten(0, 1), texts.flatten())
 

@@ -77,7 +77,12 @@ def test_flash_attention_sums_in_single_precision(steps):
     two numbers per query, and the gradient of the queries once more in float32.
     """
     found = steps["attention in bfloat16"]
-    assert found["allocated"] == (8 + 2) * 2 * TENSOR + 2 * 4 * ROWS + SEEDS + 4 * TENSOR
+    half = 2  # bytes of a number
+    tensors_and_copies = (8 + 2) * half * TENSOR
+    sums_of_queries = 2 * FLOAT * ROWS
+    gradient_of_queries = FLOAT * TENSOR
+    expected = tensors_and_copies + sums_of_queries + gradient_of_queries + SEEDS
+    assert found["allocated"] == expected
     assert set(found["kernels"]) == {"flash_attention", "flash_attention_backward"}
     assert steps["attention in inference"]["kernels"] == {"flash_attention": 3}
 
