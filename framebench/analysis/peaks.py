@@ -140,16 +140,14 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
 def choose_origin(usable: Sequence[Row], case: Case) -> Origin:
     """Return the origin of the case's own row, or else the one that most of the rows have.
 
-    `usable` is sorted by batch. If several origins have equally many rows, the one with the largest
-    batch is taken.
+    If several origins have equally many rows, the one with the largest batch is taken, and among
+    those the first.
     """
     for row in usable:
         if row.case == case.id:
             return get_origin(row)
-    # of equal counts the first one is returned
-    counts = Counter(get_origin(row) for row in reversed(usable))
-    ((origin, _count),) = counts.most_common(1)
-    return origin
+    counts = Counter(map(get_origin, usable))
+    return get_origin(max(usable, key=lambda row: (counts[get_origin(row)], row.batch)))
 
 
 def get_origin(row: Row) -> Origin:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import pandas as pd
@@ -122,7 +123,7 @@ def name_origins(candidates: Sequence[Candidate], machine: str) -> str:
     """Return which machine measured the speeds and the peaks of these candidates."""
     if all(candidate.evidence.machine == machine for candidate in candidates):
         return f"Speeds by {machine}."
-    return f"Speeds by {machine}; peaks, too, but where a row names another machine."
+    return f"Speeds by {machine}, and peaks, unless a row names another machine."
 
 
 def describe_size(question: Question) -> str:
@@ -271,6 +272,7 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
     if advice.unsearched:
         unsearched = format_count(len(advice.unsearched), "other", "others")
         sentences.append(f"{unsearched} may fit: no search has tried them.")
+        sentences.append(suggest_faster(advice, options))
     return " ".join(filter(None, sentences))
 
 
@@ -289,11 +291,26 @@ def describe_unsearched(advice: BudgetAdvice, options: str) -> str:
             f"{format_needs(peak.needs)} MiB"
         )
     more = f", and so may {format_count(len(others), 'other', 'others')}" if others else ""
-    search = f"{make_search_command(first.case, options)} --max-batch {batch}"
     return (
         f"{question.workload} {question.scenario}, {describe_size(question)}: nothing is known to "
         f"fit {format_mib(question.budget)} MiB. {first.name} may at batch {batch}{more}: {known}. "
-        f"`{search}` tells."
+        f"`{make_search_command(first.case, options)} --max-batch {batch}` tells."
+    )
+
+
+def suggest_faster(advice: BudgetAdvice, options: str) -> str:
+    """Return a sentence with the fastest candidate that may fit, or "" if it is no faster."""
+    best = advice.fitting[0]
+    timed = [c for c in advice.unsearched if c.throughput > best.throughput]
+    if describe_order(advice) != FASTEST or not timed:
+        return ""
+    first = max(timed, key=attrgetter("throughput"))
+    speed = first.speed
+    if speed is None or overlap(speed, best.speed):
+        return ""
+    return (
+        f"If {first.name} does, it is faster: {format_rate(speed)} at batch {speed.batch}. "
+        f"`{make_search_command(first.case, options)} --max-batch {first.case.batch}` tells."
     )
 
 
@@ -381,7 +398,7 @@ def describe_fastest(fitting: Sequence[Candidate]) -> str:
         return "the only one that fits and was timed"
     text = "fastest"
     if len(others) < len(fitting) - 1:
-        text += f" of the {len(others) + 1} that were timed"
+        text += f" of the {len(others) + 1} that fit and were timed"
     ties = [c.name for c in others if overlap(first.speed, c.speed)]
     if ties:
         text += f", with {' and '.join(ties)} as fast within their intervals"

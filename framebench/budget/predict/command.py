@@ -110,7 +110,18 @@ def predict(
     With --device: what one or many cases need on a device that is not here, such as
     'transformer/*/train/*/b8/full'.
     """
-    if case.endswith(".py"):
+    is_file = case.endswith(".py")
+    if budget and (device or not is_file):
+        command = "try" if is_file else "advise"
+        on_device_option = f" --device {device}" if device else ""
+        fail(
+            "--budget takes a file of yours that runs here; what fits: "
+            f"framebench {command} '{case}'{on_device_option} --budget SIZE",
+            2,
+        )
+    if strategies and not is_file:
+        fail("--strategies takes a file; of a case, a strategy is the fourth part", 2)
+    if is_file:
         if ranks:
             fail("--ranks takes the suite's cases, not a file", 2)
         named = strategies.split(",") if strategies else []

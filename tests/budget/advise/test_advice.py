@@ -310,6 +310,27 @@ def test_a_guess_by_other_strategies_is_said_of_what_fits_too():
     assert fields["checkpoint"]["least_needs_bytes"] == pytest.approx(1.05 * MIB, rel=1e-6)
 
 
+@pytest.mark.parametrize(("step", "is_faster"), [(0.5, True), (2.0, False)])
+def test_the_answer_names_what_is_faster_if_it_fits(step, is_faster):
+    """Its needs are a guess by the baseline's search, from 3.2 to 4.2 MiB."""
+    records = [
+        make_record("torch", "fp32", peak=MIB),
+        make_record("torch", "accumulate", peak=3 * MIB, step=step),
+    ]
+    searches = make_searches_of_the_baseline(kept=MIB)
+
+    advice = advise([make_rows(records)], replace(QUESTION, budget=4 * MIB), searches)
+
+    answer = show.describe_answer(advice, " --budget 4MiB")
+    assert "1 other may fit: no search has tried them" in answer
+    command = "framebench max-batch 'transformer/torch/train/accumulate/tiny' --budget 4MiB"
+    is_named = (
+        "If torch accumulate does, it is faster" in answer
+        and f"`{command} --max-batch 4` tells" in answer
+    )
+    assert is_named == is_faster
+
+
 def test_a_speed_of_a_smaller_batch_stands_for_a_larger_one():
     records = [
         make_record("torch", "fp32", batch=4, step=1.0),
@@ -333,7 +354,7 @@ def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
     (table,) = show.make_tables(advice)
     for strategy, peak in zip(table.texts["strategy"], table.texts["peak"], strict=True):
         assert (" on here" in peak) == (strategy == "fp32")
-    assert "where a row names another machine" in table.caption
+    assert "unless a row names another machine" in table.caption
     (table,) = show.make_tables(of_elsewhere)
     assert len(table.texts["peak"]) == 3
     assert not any(" on " in peak for peak in table.texts["peak"])
@@ -446,6 +467,17 @@ def test_a_line_goes_through_all_peaks_of_one_machine():
     (found,) = both.candidates
     assert found.peak == expected.peak
     assert found.peak.method == "line through batches 4, 8, 16"
+
+
+@pytest.mark.parametrize("first", ["here", "elsewhere"])
+def test_of_machines_that_measured_as_much_the_first_is_taken(first):
+    rows = []
+    for machine in ("here", "elsewhere"):
+        records = [make_record("torch", "fp32", batch=batch, machine=machine) for batch in (4, 8)]
+        rows.append(make_rows(records))
+    rows.sort(key=lambda of_machine: of_machine[0].machine != first)
+    (candidate,) = advise(rows, replace(QUESTION, batch=None)).candidates
+    assert candidate.evidence.machine == first
 
 
 def test_strategies_that_change_the_mathematics_are_listed_apart():
