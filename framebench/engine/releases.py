@@ -74,7 +74,8 @@ def check_listed(framework: str, version: str) -> None:
 def explain_missing_release(framework: str, version: str, all_releases: list[str]) -> str:
     """Return the message about a release that does not exist, with the nearest ones."""
     nearest = ", ".join(find_nearest(version, all_releases))
-    return f"no release {version!r} of {framework}; the nearest: {nearest}"
+    python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+    return f"pip finds no release {version!r} of {framework} for {python}; the nearest: {nearest}"
 
 
 def find_nearest(version: str, all_releases: list[str]) -> list[str]:

@@ -363,6 +363,7 @@ def bisect(
     the first, or noise hides it.
     """
     # these import pandas
+    from framebench.devices.plans.store import list_versions
     from framebench.versions.bisection_table import make_table
     from framebench.versions.planned import PlanBench
 
@@ -378,8 +379,21 @@ def bisect(
         fail(f"--device takes the suite's cases: `{command}`", 2)
     with open_case(case, batch, results) as (opened, folder):
         check_bisected(opened, framework, device)
-        names = releases.select_between(framework, first, last, releases.list_releases(framework))
+        listed = releases.list_releases(framework)
+        unlisted_releases: set[str] = set()
+        if device is not None:
+            # a cached plan takes no package, and may be of a release for a newer Python
+            public = {Version(release).public for release in listed}
+            unlisted_releases = list_versions(results, device, framework) - public
+            listed = sorted({*listed, *unlisted_releases}, key=Version)
+        names = releases.select_between(framework, first, last, listed)
         say(f"{format_count(len(names), 'release')}: {', '.join(names)}")
+        unlisted = [name for name in names if name in unlisted_releases]
+        if unlisted:
+            say(
+                f"pip lists no {', '.join(unlisted)} for this Python, only its plan is there; "
+                "others between these releases may be missing"
+            )
         if device is not None:
             measure = PlanBench(opened.id, device, results).measure
             answer = bisect_releases(opened, minimum, names, measure, device)

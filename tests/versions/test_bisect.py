@@ -7,12 +7,14 @@ from unittest.mock import Mock
 
 import pytest
 
+from framebench.devices.plans.store import find_file
 from framebench.engine import releases
 from framebench.engine.environments import SetupError
 from framebench.records import provenance
 from framebench.suite.selectors import parse
 from framebench.versions import bisect, bisection_table
 from framebench.versions.bisection_record import FLOOR, Bisection, ReleaseResult
+from framebench.versions.planned import PlanBench
 from tests.callbacks import ignore
 from tests.fake_records import change_provenance, make_measured
 from tests.processes import framebench
@@ -205,6 +207,26 @@ def test_the_command_answers_by_json_and_exit_code(newest, code, tmp_path, monke
     done = framebench("versions", "bisect", *arguments, "--json", code=code)
     found = Bisection.model_validate_json(done.stdout)
     assert found.first == ("0.10.2" if code == 0 else None)
+
+
+def test_a_release_that_is_planned_need_not_be_in_the_index(tmp_path, monkeypatch):
+    """It may be for a newer Python only."""
+    values = {"0.10.2": 100.0, "0.11.2": 130.0}
+
+    def read_plan(self, release):
+        return ReleaseResult(release=release, values=(values[release],), instrument="plan")
+
+    monkeypatch.setattr(releases, "list_releases", Mock(return_value=JAX))
+    monkeypatch.setattr(PlanBench, "measure", read_plan)
+    file = find_file(tmp_path, "h100-80gb", "jax", "0.11.2")
+    file.parent.mkdir(parents=True)
+    file.touch()
+    arguments = "--framework", "jax", "0.10.2", "0.11.2", CASE, "--results", tmp_path
+    done = framebench("versions", "bisect", *arguments, "--device", "h100-80gb", "--json", code=0)
+    assert Bisection.model_validate_json(done.stdout).first == "0.11.2"
+    assert "pip lists no 0.11.2 for this Python" in done.stderr
+    done = framebench("versions", "bisect", *arguments, code=2)
+    assert "pip finds no release '0.11.2' of jax" in done.stderr
 
 
 @pytest.mark.parametrize("keep", [False, True])

@@ -51,7 +51,7 @@ def test_versions_are_chosen_oldest_first(named, chosen):
     ("named", "reason"),
     [
         (["0.9.2"], r"one version to measure, 0.9.2.*framebench versions add jax==VERSION"),
-        (["0.1", "0.9.2"], r"no release '0\.1' of jax; the nearest: 0\.9\.0"),
+        (["0.1", "0.9.2"], r"no release '0\.1' of jax for Python 3\.\d+; the nearest: 0\.9\.0"),
     ],
 )
 @pytest.mark.usefixtures("project")
@@ -126,7 +126,7 @@ def test_the_committed_matrix_is_up_to_date(project):
     [
         ("jax==0.9.2", "jax==0.9.2 is pinned already, in jax-0.9.2.txt"),
         ("jax", "'jax' is no version; write framework==version"),
-        ("jax==0.9.3", "no release '0.9.3' of jax; the nearest: 0.9.2, 0.10.2"),
+        ("jax==0.9.3", "pip finds no release '0.9.3' of jax"),
     ],
 )
 def test_an_invalid_release_is_refused(project, release, reason):

@@ -38,6 +38,15 @@ def find_file(results: Path, device: str, framework: str, version: str) -> Path:
     return results / FOLDER / device / f"{framework}-{version}.jsonl"
 
 
+def list_versions(results: Path, device: str, framework: str) -> set[str]:
+    """Return the releases of a framework that have cached predictions for a device."""
+    beginning = f"{framework}-"
+    files: list[Path] = []
+    for root in list_folders(results):
+        files += (root / FOLDER / device).glob(f"{beginning}*.jsonl")
+    return {file.stem.removeprefix(beginning) for file in files}
+
+
 def choose_writable_folder(results: Path) -> Path:
     """Return the results folder that a user's predictions are written to.
 
