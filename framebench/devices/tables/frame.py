@@ -33,6 +33,7 @@ OF_PREDICTION = (
     "source",
     "outcome",
     "reason",
+    "used_bytes",
 )
 
 
@@ -55,47 +56,55 @@ def load(results: Path) -> pd.DataFrame:
 
 def frame(predictions: Iterable[Planned]) -> pd.DataFrame:
     """Return one row for each prediction, by device and then in the catalog's order."""
-    cached = list(predictions)
-    used = {
-        (planned.device, planned.framework_version, planned.case): planned.used_bytes
-        for planned in cached
-    }
-    devices = list(BY_NAME)
+    cached = sorted(predictions, key=make_sort_key)
+    used_bytes = {}
+    for planned in cached:
+        used_bytes[planned.device, planned.framework_version, planned.case] = planned.used_bytes
     rows = []
     for planned in cached:
         case = Case.from_id(planned.case)
         baseline = replace(case, strategy=case.scenario_spec.baseline)
-        base_bytes = used.get((planned.device, planned.framework_version, baseline.id))
-        used_bytes = planned.used_bytes
-        # a ratio needs a plan of the case, and of its baseline
-        ratio = used_bytes / base_bytes if used_bytes and base_bytes else None
-        row = {name: getattr(case, name) for name in OF_CASE}
-        row |= {name: getattr(planned, name) for name in OF_PREDICTION}
-        row |= {
-            "device_bytes": BY_NAME[planned.device].memory_bytes,
-            "pinned": planned.framework_version == find_pinned_version(planned.framework),
-            "used_bytes": used_bytes,
-            "reserved_bytes": planned.peak_bytes,
-            "refused_bytes": planned.needs_bytes,
-            "needs_bytes": find_upper_needs(planned),
-            "temporary_bytes": planned.parts.get("temporaries"),
-            "ratio": ratio,
-            "baseline": case == baseline,
-            "commit": planned.origin.commit,
-        }
-        strategies = [*list_strategies(case.scenario), case.strategy]
-        # strategies that a scenario no longer has come last
-        row["place"] = (devices.index(planned.device), strategies.index(case.strategy))
-        rows.append(row)
-    rows.sort(key=make_sort_key)
+        base_bytes = used_bytes.get((planned.device, planned.framework_version, baseline.id))
+        rows.append(make_row(planned, case, baseline, base_bytes))
     table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
     table["framework_version"] = order_releases(table["framework_version"])
     return table.astype({column.name: column.dtype for column in COLUMNS})
 
 
-def make_sort_key(row: dict[str, Any]) -> tuple[object, ...]:
-    """Return the key by which rows are sorted: device, question, release, batch and strategy."""
-    device, strategy = row["place"]
-    group = [row[name] for name in ("workload", "scenario", "size", "framework")]
-    release = make_release_key(row["framework_version"])
-    return device, *group, release, row["batch"], strategy, row["case"]
+def make_row(
+    planned: Planned, case: Case, baseline: Case, base_bytes: int | None
+) -> dict[str, Any]:
+    """Return the values of a prediction by column.
+
+    `base_bytes` are what the same release uses of the same device for the baseline, or None without
+    such a prediction.
+    """
+    # a ratio needs a plan of the case, and of its baseline
+    ratio = planned.used_bytes / base_bytes if planned.used_bytes and base_bytes else None
+    return {
+        **{name: getattr(case, name) for name in OF_CASE},
+        **{name: getattr(planned, name) for name in OF_PREDICTION},
+        "device_bytes": BY_NAME[planned.device].memory_bytes,
+        "pinned": planned.framework_version == find_pinned_version(planned.framework),
+        "reserved_bytes": planned.peak_bytes,
+        "refused_bytes": planned.needs_bytes,
+        "needs_bytes": find_upper_needs(planned),
+        "temporary_bytes": planned.parts.get("temporaries"),
+        "ratio": ratio,
+        "baseline": case == baseline,
+        "commit": planned.origin.commit,
+    }
+
+
+def make_sort_key(planned: Planned) -> tuple[object, ...]:
+    """Return the key by which predictions are sorted: device, question, release and strategy."""
+    case = Case.from_id(planned.case)
+    strategies = [*list_strategies(case.scenario), case.strategy]  # one that is no more comes last
+    return (
+        list(BY_NAME).index(planned.device),
+        (case.workload, case.scenario, case.size, case.framework),
+        make_release_key(planned.framework_version),
+        case.batch,
+        strategies.index(case.strategy),
+        planned.case,
+    )
