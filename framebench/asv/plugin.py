@@ -16,15 +16,24 @@ from typing import Any
 from asv import environment, util
 from asv.console import log
 
-from framebench.asv import patches, run
-from framebench.asv.building import Building
-from framebench.engine import environments
-from framebench.records import provenance
-from framebench.records.pins import find_pinned_version
-from framebench.records.provenance import ROOT
-from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import UnknownCase
-from framebench.suite.profiles import list_profile_cases
+from framebench.engine.shortages import check_threads, describe_shortage
+
+PROCESSES = 4  # of asv itself, its forkserver, a benchmark and its worker
+try:
+    check_threads(PROCESSES)
+except RuntimeError as shortage:
+    raise util.UserError(describe_shortage(shortage)) from shortage
+
+# these import NumPy, whose OpenBLAS interrupts asv where it cannot start its threads
+from framebench.asv import patches, run  # noqa: E402
+from framebench.asv.building import Building  # noqa: E402
+from framebench.engine import environments  # noqa: E402
+from framebench.records import provenance  # noqa: E402
+from framebench.records.pins import find_pinned_version  # noqa: E402
+from framebench.records.provenance import ROOT  # noqa: E402
+from framebench.strategies.strategy import FRAMEWORKS  # noqa: E402
+from framebench.suite.case import UnknownCase  # noqa: E402
+from framebench.suite.profiles import list_profile_cases  # noqa: E402
 
 CHILD = Path(__file__).with_name("child.py")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.engine.shortages import (
+    check_threads,
     describe_error,
     describe_shortage,
     has_small_address_space,
@@ -88,6 +89,7 @@ def main() -> None:
     try:
         with interrupt_on_ending_signals():
             check_address_space()
+            check_threads()
             run_command_line()
     except KeyboardInterrupt:
         print("framebench: interrupted", file=sys.stderr)

@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 
 import psutil
 
-from framebench.instruments.parent_death import die_with_parent
+from framebench.instruments.parent_death import adopt_orphans, die_with_parent
 
 LOG_BYTES = 2**16  # the end of a child's standard error, which is kept
 ANSWER_BYTES = 2**26  # the end of a program's output, of which the last line is its answer
@@ -148,27 +148,33 @@ class LineReader:
 class Children:
     """The running children of this process, each the leader of a session of its own.
 
-    When a child ends, all processes of its group are killed, and all that have inherited its mark
-    in their environment, such as daemons.
+    When a child ends, all processes that it has started are killed, also daemons and those in other
+    groups.
     """
 
     def __init__(self) -> None:
         """Begin without children."""
         self.lock = threading.Lock()  # planners are started by several threads
         self.marks: dict[int, str] = {}  # by process id
+        self.others: set[int] = set()  # ids of children that this process had before
 
     def start(
         self,
         command: Sequence[str],
         variables: Mapping[str, str],
+        purpose: str = "",
         **streams: Any,
     ) -> subprocess.Popen[bytes]:
         """Start a program with these variables, and a mark by which its descendants are found.
 
-        The program is killed when this process ends in any way. Raises OSError.
+        The mark begins with the `purpose`. The program is killed when this process ends in any way.
+        Raises OSError.
         """
-        mark = secrets.token_hex(8)
+        mark = purpose + secrets.token_hex(8)
         with self.lock:
+            if not self.marks:
+                adopt_orphans()
+                self.others = {child.pid for child in psutil.Process().children()}
             process = subprocess.Popen(
                 command,
                 env={**variables, MARK: mark},
@@ -193,6 +199,23 @@ class Children:
         with self.lock:
             kill_marked(mark)
             del self.marks[process.pid]
+            # while other children run, an orphan may be of one of them
+            if not self.marks:
+                kill_all(self.list_orphans)
+
+    def list_orphans(self) -> list[psutil.Process]:
+        """Return the processes that became children of this one when their parents ended.
+
+        These processes are in another session, and were no children before the first program was
+        started.
+        """
+        session = os.getsid(0)
+        orphans = []
+        for child in psutil.Process().children():
+            with contextlib.suppress(ProcessLookupError):
+                if child.pid not in self.others and os.getsid(child.pid) != session:
+                    orphans.append(child)
+        return orphans
 
     def kill(self) -> None:
         """Kill all children, so that threads which wait for them end with this process."""
@@ -272,18 +295,24 @@ def kill_group(leader: int) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process that has inherited this mark, in any process group.
+    """Kill every process whose inherited mark begins with `mark`, in any process group."""
 
-    Those that they start meanwhile are killed too, in at most MOST_ROUNDS.
-    """
+    def list_marked() -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if read_mark(process).startswith(mark)]
+
+    kill_all(list_marked)
+
+
+def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
+    """Kill the listed processes, and those that they started meanwhile, in at most MOST_ROUNDS."""
     for _ in range(MOST_ROUNDS):
-        marked = [each for each in psutil.process_iter() if read_mark(each) == mark]
-        if not marked:
+        processes = list_processes()
+        if not processes:
             return
-        for process in marked:
+        for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(marked, timeout=LISTEN_S)
+        psutil.wait_procs(processes, timeout=LISTEN_S)
 
 
 def read_mark(process: psutil.Process) -> str:

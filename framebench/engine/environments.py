@@ -28,6 +28,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from framebench.engine import children
 from framebench.engine.locks import hold_lock
 from framebench.engine.shortages import check_disks, list_full_disks
@@ -38,6 +40,7 @@ from framebench.records.pins import (
     REQUIREMENTS,
     find_pinned_version,
     find_pinned_versions,
+    read_pins,
     remove_hashes,
 )
 from framebench.records.provenance import PACKAGE
@@ -295,7 +298,7 @@ def install(environment: Environment, where: Path, say: Say, *choices: list[str]
 
     An interrupted build leaves nothing that could be mistaken for a whole one. Raises SetupError.
     """
-    shutil.rmtree(where, ignore_errors=True)  # what an interrupted build has left
+    remove_unfinished(where)
     shell(where, [sys.executable, "-m", "venv", str(where)], say)
     pip = [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile"]
     for number, arguments in enumerate(choices, 1):
@@ -401,6 +404,7 @@ def shell(
         process = children.CHILDREN.start(
             command,
             {**os.environ, **(variables or {})},
+            purpose=name_builds(where),
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
@@ -422,6 +426,20 @@ def shell(
         raise SetupError(f"{command[0]} ended with {reasons}; the end of {log}:\n{tail}")
 
 
+def name_builds(where: Path) -> str:
+    """Return the beginning of the marks of all set-up commands for this folder."""
+    return f"build {where} "
+
+
+def remove_unfinished(where: Path) -> None:
+    """Remove what an interrupted build has left of an environment, whose lock is held.
+
+    A set-up that was killed may have left a compiler, which would write into the new environment.
+    """
+    children.kill_marked(name_builds(where))
+    shutil.rmtree(where, ignore_errors=True)
+
+
 def read_end(log: Path) -> str:
     """Return the end of a log, which may be long."""
     with log.open("rb") as file:
@@ -438,7 +456,8 @@ def find_damage(environment: Environment) -> str | None:
     if environment.installed or not where.is_relative_to(cache()):
         return None
     listings = sorted(where.glob("lib/python*/site-packages/*.dist-info/RECORD"))
-    fault = next(filter(None, map(find_changed_file, listings)), None)
+    faults = [find_missing_package(environment, listings), *map(find_changed_file, listings)]
+    fault = next(filter(None, faults), None)
     if fault is None:
         return None
     folder = shlex.quote(str(where))
@@ -446,6 +465,22 @@ def find_damage(environment: Environment) -> str | None:
         f"the environment {environment.name} is damaged: {fault}. Nothing is recorded of what "
         f"failed in it; build it anew: rm -r {folder} && framebench setup {environment.framework}"
     )
+
+
+def find_missing_package(environment: Environment, listings: list[Path]) -> str | None:
+    """Return which pinned package has lost its list of files, or None if no package has.
+
+    The folders of the lists are named `<package>-<version>.dist-info`.
+    """
+    try:
+        file = find_requirement_file(
+            environment.framework, environment.version, environment.package
+        )
+    except SetupError:  # a release without pins
+        return None
+    present = {canonicalize_name(listing.parent.name.partition("-")[0]) for listing in listings}
+    missing = [name for name in read_pins(file) if canonicalize_name(name) not in present]
+    return f"the package {missing[0]} is gone" if missing else None
 
 
 def find_changed_file(listing: Path) -> str | None:

@@ -8,6 +8,7 @@ write and on read. `framebench.analysis.selection` tells which of a case's recor
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import warnings
@@ -28,6 +29,7 @@ from framebench.records.lines import (
     name_in_errors,
     read_bytes,
     read_lines,
+    write_all,
 )
 from framebench.records.record import SCHEMA, Record
 from framebench.records.record_base import AnyRecord, get_measurement_time
@@ -136,11 +138,10 @@ def replace_text(text: str, file: Path) -> None:
     """Write a text into a file that the user names: until all of it is written, the old one stays.
 
     If the name is a link, its target is written. To a stream, such as a pipe or /dev/stdout, it is
-    added. Raises OSError, which names the file.
+    added. Raises OSError, which names the file, also for a pipe that nobody reads.
     """
     if is_stream(file):
-        with name_in_errors(file), file.open("a", encoding="utf-8") as stream:
-            stream.write(text)
+        write_to_stream(text, file)
         return
     target = Path(os.path.realpath(file))
     mode = target.stat().st_mode if target.exists() else None
@@ -154,6 +155,25 @@ def is_stream(file: Path) -> bool:
     if file.absolute().parent in STREAM_FOLDERS:
         return True
     return file.exists() and not file.is_file()
+
+
+def write_to_stream(text: str, file: Path) -> None:
+    """Write a text to a pipe or a device. Raises OSError, which names it, if nobody reads the pipe.
+
+    A pipe that is opened as a file is would be waited for until somebody reads it.
+    """
+    with name_in_errors(file):
+        try:
+            handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise OSError(errno.ENXIO, "nobody reads this pipe") from error
+            raise
+        try:
+            os.set_blocking(handle, True)  # a reader may be slower than this
+            write_all(handle, text.encode())
+        finally:
+            os.close(handle)
 
 
 def read(path: Path | str) -> Record:
@@ -422,18 +442,24 @@ def parse_files(
     warn_of_skipped(faults)
 
 
+def parse_all(lines: list[Line]) -> Iterator[Record]:
+    """Yield the record in each line; unreadable lines are skipped without a warning."""
+    for line in lines:
+        with contextlib.suppress(BadRecord):
+            yield parse(Record, line)
+
+
 def read_session(file: Path | str, session: str, case: str = "") -> list[Record]:
     """Return the records of a session in a file, of one case or of all, the oldest first.
 
     What cannot be read is passed over.
     """
-    records = []
     # most lines are of other sessions, and need not be parsed
-    for line in find_lines(file, [text for text in (session, case) if text]):
-        with contextlib.suppress(BadRecord):
-            record = parse_record(line)
-            if record.provenance.session == session and case in ("", record.case):
-                records.append(record)
+    lines = find_lines(file, [text for text in (session, case) if text])
+    records = []
+    for record in parse_all(lines):
+        if record.provenance.session == session and case in ("", record.case):
+            records.append(record)
     return sorted(records, key=get_measurement_time)
 
 

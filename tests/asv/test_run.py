@@ -48,6 +48,33 @@ def test_a_full_folder_for_temporary_files_is_said_in_a_sentence(command, tmp_pa
     assert "Traceback" not in done.stdout + done.stderr
 
 
+# asv's plug-in where so few more threads can be started, and whether NumPy was loaded
+LOAD_PLUGIN = """
+import sys, threading
+from asv.util import UserError
+allowed, start = int(sys.argv[1]), threading.Thread.start
+def start_few(thread):
+    global allowed
+    allowed -= 1
+    if allowed < 0:
+        raise RuntimeError("can't start new thread")
+    start(thread)
+threading.Thread.start = start_few
+try:
+    import framebench.asv.plugin
+except UserError as error:
+    print(error)
+print("numpy" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 5])
+def test_too_few_threads_and_processes_end_it_before_numpy_is_loaded(allowed):
+    """NumPy's OpenBLAS would send asv SIGINT, as Ctrl-C does."""
+    loaded = run_process([sys.executable, "-c", LOAD_PLUGIN, allowed])
+    assert loaded.stdout.splitlines() == [OUT_OF_THREADS, "False"]
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [

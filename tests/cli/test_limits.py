@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from unittest.mock import Mock
 
 import pytest
@@ -71,6 +72,44 @@ def test_a_fault_of_the_code_is_no_shortage(error, monkeypatch):
     monkeypatch.setattr(cli, "load_commands", Mock(side_effect=error))
     with pytest.raises(type(error), match=str(error)):
         framebench("list")
+
+
+@pytest.fixture
+def allow_threads(monkeypatch):
+    """Return a function that lets so many threads start, and returns the list of those started."""
+    start = threading.Thread.start
+
+    def allow(allowed: int) -> list[threading.Thread]:
+        started: list[threading.Thread] = []
+
+        def start_few(thread: threading.Thread) -> None:
+            if len(started) == allowed:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+            started.append(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_few)
+        return started
+
+    return allow
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 5])
+def test_too_few_threads_for_openblas_end_a_command_before_it_is_loaded(
+    allowed, allow_threads, monkeypatch
+):
+    """OpenBLAS sends SIGINT where it cannot start its threads, which would look like Ctrl-C."""
+    for name in shortages.BLAS_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    load = Mock()
+    monkeypatch.setattr(cli, "run_command_line", load)
+    monkeypatch.setattr(shortages.os, "sched_getaffinity", Mock(return_value=set(range(4))))
+    started = allow_threads(allowed)
+    done = framebench("list")
+    assert (done.returncode, done.stderr) == (1, f"framebench: {shortages.OUT_OF_THREADS}\n")
+    assert len(started) == allowed
+    assert not any(thread.is_alive() for thread in started)
+    load.assert_not_called()
 
 
 def test_a_process_that_cannot_be_started_is_said_in_a_sentence(results, monkeypatch):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -43,24 +45,35 @@ def link_to_folder(link: Path) -> None:
     link.symlink_to(folder)
 
 
+# what takes nothing, and why
+USELESS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "pipe": (os.mkfifo, "nobody reads this pipe"),
+    "full device": (link_to_full_device, "No space left on device"),
+}
+
+
 @pytest.mark.timeout(60)
-def test_an_explanation_is_printed_where_its_figure_cannot_be_written(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("make", "reason"), USELESS.values(), ids=USELESS)
+def test_an_explanation_is_printed_where_its_figure_cannot_be_written(
+    make, reason, tmp_path, monkeypatch
+):
     monkeypatch.setattr(explaining.measure, "explain", Mock(return_value=EXPLANATION))
     monkeypatch.setattr(explaining.environments, "is_built", Mock(return_value=True))
     figure = tmp_path / "step.svg"
-    link_to_full_device(figure)
+    make(figure)
     done = framebench("explain", CASE, "--to", str(figure), "--results", str(tmp_path / "results"))
     assert done.returncode == 1
-    assert done.stderr.endswith(f"framebench: No space left on device: {figure}\n")
+    assert done.stderr.endswith(f"framebench: {reason}: {figure}\n")
     assert "saved for backward" in done.stdout
 
 
 @pytest.mark.timeout(60)
-def test_a_users_model_is_shown_where_its_figure_cannot_be_written(tmp_path, capsys):
+@pytest.mark.parametrize(("make", "reason"), USELESS.values(), ids=USELESS)
+def test_a_users_model_is_shown_where_its_figure_cannot_be_written(make, reason, tmp_path, capsys):
     figure = tmp_path / "step.svg"
-    link_to_full_device(figure)
+    make(figure)
     records = [make_record("fp32", 200), make_record("checkpoint", 120)]
-    with pytest.raises(OSError, match="No space left on device") as raised:
+    with pytest.raises(OSError, match=reason) as raised:
         report.show(records, {}, None, [], figure, None, as_json=False)
     assert raised.value.filename == str(figure)
     assert "checkpoint" in capsys.readouterr().out

@@ -116,6 +116,12 @@ def test_nothing_is_lost_when_jobs_nodes_and_the_controller_fail(own, python, re
         assert find_overlap(read_log(results, node)) == ""
 
 
+def test_units_that_share_a_node_are_found():
+    killed = ["1 began: a", "2 began: b", "3 ended with 0: b"]
+    assert find_overlap(killed) == ""
+    assert find_overlap(["1 began: a", "2 began: b", "3 ended with 0: a"]) == "3 ended with 0: a"
+
+
 def kill_a_job(own: OwnSlurm) -> None:
     own.ask("scancel", next(iter(own.list_running())))
 

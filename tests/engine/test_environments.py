@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from framebench.engine import environments
+from framebench.engine import children, environments
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.runner import Options
 from framebench.models.spec import UnknownName
@@ -139,6 +140,11 @@ def make_installed(folder: Path) -> Environment:
         "torch/__init__.py,sha256=a,6\ntorch/linear.py,sha256=b,6\n"
         'torch/__pycache__/linear.pyc,,\n"torch-2.13.0.dist-info/RECORD",,\n'
     )
+    for name in pins.read_pins(pins.REQUIREMENTS / "torch.txt"):
+        if name != "torch":
+            other = package.parent / f"{name.replace('-', '_')}-1.0.dist-info" / "RECORD"
+            other.parent.mkdir()
+            other.write_text("")
     (where / "bin").mkdir()
     return Environment("torch", "2.13.0", where / "bin" / "python")
 
@@ -151,6 +157,12 @@ def remove_file(package: Path) -> None:
     (package / "__init__.py").unlink()
 
 
+def remove_list(package: Path) -> None:
+    """Remove pip's list of NumPy."""
+    (folder,) = package.parent.glob("numpy-*.dist-info")
+    shutil.rmtree(folder)
+
+
 def spoil_list(package: Path) -> None:
     """Replace pip's list of PyTorch."""
     (package.parent / "torch-2.13.0.dist-info" / "RECORD").write_bytes(b"\xff\0\x80")
@@ -161,6 +173,7 @@ def spoil_list(package: Path) -> None:
     [
         (cut_file_off, "3 bytes instead of 6"),
         (remove_file, "No such file"),
+        (remove_list, "the package numpy is gone"),
         (spoil_list, "is no list of pip's"),
     ],
 )
@@ -227,6 +240,35 @@ def test_pip_refuses_an_archive_with_another_hash(own_pins, tmp_path):
     right = hashlib.sha256(wheel.read_bytes()).hexdigest()
     (own_pins / "torch.txt").write_text(f"{line}{right}\n")
     assert environments.is_built(environments.ensure("torch"))
+
+
+@pytest.mark.usefixtures("own_cache", "own_pins")
+def test_leftovers_of_a_killed_set_up_end_before_the_next_build(monkeypatch):
+    """A leftover, such as a compiler, would go on to write into the new environment."""
+    where = environments.describe("torch").folder
+    leftover = start_process_of_build(where)
+    of_another = start_process_of_build(where.with_name("another"))
+
+    def install_nothing(where, *_):
+        leftover.wait(120)  # it ends before anything is installed
+        where.mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(environments, "shell", install_nothing)
+    try:
+        environments.ensure("torch")
+        assert leftover.poll() is not None
+        assert of_another.poll() is None, "that of another environment goes on"
+    finally:
+        for process in (leftover, of_another):
+            process.kill()
+            process.wait()
+
+
+def start_process_of_build(where: Path) -> subprocess.Popen[bytes]:
+    """Start a process with the mark of what builds the environment in this folder."""
+    mark = f"{environments.name_builds(where)}0123"
+    variables = {**os.environ, children.MARK: mark}
+    return subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True)
 
 
 def test_kernels_are_compiled_of_the_selected_cases_alone_and_once(tmp_path, monkeypatch):

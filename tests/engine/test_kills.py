@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import count
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tests.kills import is_killed_at_call
 from tests.record_files import list_files
 
 BLOCKS = 2
+# How a worker of the fake framework may end: `failing_worker.py`
+ENDINGS = ("refusal", "kill", "silent exit", "kill in turn", "kill in memory", "wrong in the end")
 
 
 def measure_all(results: Path, environment: Environment, blocks: int = BLOCKS) -> None:
@@ -57,3 +60,13 @@ def test_a_kill_between_any_two_writes_costs_no_record(fake_worker, tmp_path):
         if not was_killed:
             break
     assert number > 20, "it was killed at the writes of each record"
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_each_ending_of_a_worker_leaves_one_record(ending, fake_worker, results, monkeypatch):
+    monkeypatch.setenv("FAKE_FAILURE", f"fp32: work, checkpoint: {ending}")
+    measure_all(results, fake_worker, blocks=1)
+    first = read_records(results)
+    assert Counter(record.parsed.strategy for record in first) == {"fp32": 1, "checkpoint": 1}
+    measure_all(results, fake_worker, blocks=1)
+    assert read_records(results) == first

@@ -154,11 +154,27 @@ def test_an_outcome_that_cannot_be_written_is_not_passed_over(fake_worker):
         check_cases()
 
 
+def test_line_behind_one_that_was_cut_off_is_left_out(tmp_path):
+    """The next process appends to the same line."""
+    file = tmp_path / "lines"
+    file.write_text(make_line("a") + '{"b": {"case"' + make_line("c") + make_line("d"))
+    assert mathematics.read_lines(file).keys() == {"a", "d"}
+
+
 def test_damaged_lines_are_left_out(tmp_path):
     file = tmp_path / "lines"
     good = make_line("a").encode()
     file.write_bytes(b"\n".join([good, *DAMAGED_LINES, make_line("b").encode()]))
     assert mathematics.read_lines(file).keys() == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "changes", [{"passed": "perhaps"}, {"computed": None}, {"error": "small"}, {"reason": []}]
+)
+def test_an_outcome_of_other_types_is_left_out(changes, tmp_path):
+    file = tmp_path / "lines"
+    file.write_text(json.dumps({"a": to_json(RIGHT) | changes}) + "\n" + make_line("b"))
+    assert mathematics.read_lines(file).keys() == {"b"}
 
 
 def make_line(case: str) -> str:

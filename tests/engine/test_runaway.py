@@ -49,6 +49,23 @@ def sleep_in_child():
         os._exit(0)
     os.wait()  # for the first child, which ends when the daemon is there
 """
+DAEMON_WITHOUT_ENVIRONMENT = """
+def sleep_in_child():
+    import subprocess
+    if os.fork() == 0:
+        os.setsid()
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        subprocess.Popen(command, env={}, start_new_session=True)
+        os._exit(0)
+    os.wait()  # for the first child, which ends when the daemon is there
+"""
+EXECUTED = """
+def sleep_in_child():
+    if os.fork() == 0:
+        os.setsid()
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        os.execve(sys.executable, command, {})
+"""
 IN_GROUP = """
 def sleep_in_child():
     if os.fork() == 0:
@@ -60,15 +77,30 @@ RESULT_AND_END = f"print('{RESULT}', flush=True)"
 LEFT_BY_WORKER = {
     "a fork, says its result": (FORK, RESULT_AND_END, "ok"),
     "a daemon, says its result": (DAEMON, RESULT_AND_END, "ok"),
-    "another program, says its result": (IN_GROUP, RESULT_AND_END, "ok"),
+    "a daemon without its environment, says its result": (
+        DAEMON_WITHOUT_ENVIRONMENT,
+        RESULT_AND_END,
+        "ok",
+    ),
+    "another program, says its result": (EXECUTED, RESULT_AND_END, "ok"),
     "a daemon, stays after its result": (DAEMON, f"{RESULT_AND_END}; time.sleep(600)", "ok"),
     "a daemon, ends without": (DAEMON, "sys.exit(3)", "crashed"),
     "a fork, hangs": (FORK, "time.sleep(600)", "timeout"),
+    "a daemon without its environment, hangs": (
+        DAEMON_WITHOUT_ENVIRONMENT,
+        "time.sleep(600)",
+        "timeout",
+    ),
 }
 LEFT_BY_MODULE = {
     "a fork, answers": (FORK, "print('done', flush=True)", None),
+    "a daemon without its environment, answers": (
+        DAEMON_WITHOUT_ENVIRONMENT,
+        "print('done', flush=True)",
+        None,
+    ),
     "a daemon, fails": (DAEMON, "sys.exit(3)", "failed"),
-    "another program, hangs": (IN_GROUP, "time.sleep(600)", "did not finish within"),
+    "another program, hangs": (EXECUTED, "time.sleep(600)", "did not finish within"),
 }
 SOON_S = 300  # far less than a child sleeps
 FLOOD = """
@@ -142,7 +174,7 @@ def test_children_of_a_module_neither_delay_nor_outlive_it(
     assert list_left(tmp_path) == []
 
 
-@pytest.mark.parametrize("left", [FORK, DAEMON, IN_GROUP])
+@pytest.mark.parametrize("left", [FORK, DAEMON, DAEMON_WITHOUT_ENVIRONMENT, EXECUTED, IN_GROUP])
 @pytest.mark.parametrize("end", ["sys.stdin.read()", "time.sleep(600)", "sys.exit(3)"])
 def test_a_planner_leaves_no_process_behind(left, end, tmp_path, monkeypatch):
     """It does not matter whether it ends with its standard input, goes on, or ends by itself."""
@@ -165,24 +197,60 @@ def test_a_module_without_an_answer_is_named(printed, tmp_path):
         environments.ask_module(environment, "module")
 
 
-def start_with_daemon(folder: Path) -> Worker:
-    """Start a worker with a daemon, and return it when it has told its result, and goes on."""
-    folder.mkdir()
-    program = f"{DAEMON}\nsleep_in_child()\n{RESULT_AND_END}\ntime.sleep(600)\n"
-    worker = Worker(make_environment(program, folder), "worker", {}, {MARKER: str(folder)})
-    assert worker.receive(ignore, 60.0)
-    return worker
+def start_two(program: str, other: str, folder: Path, marked: bool) -> tuple[Worker, Worker]:
+    """Start workers that run these programs in the folders `one` and `other`.
+
+    Return them when each has told its result, and goes on. Marked ones have MARKER.
+    """
+    workers = []
+    for name, code in (("one", program), ("other", other)):
+        own_folder = folder / name
+        own_folder.mkdir()
+        environment = make_environment(f"{code}\n{RESULT_AND_END}\ntime.sleep(600)\n", own_folder)
+        variables = {MARKER: str(own_folder)} if marked else {}
+        workers.append(Worker(environment, "worker", {}, variables))
+    for worker in workers:
+        assert worker.receive(ignore, 60.0)
+    first, second = workers
+    return first, second
 
 
-def test_a_daemon_ends_with_its_own_worker_alone(tmp_path):
+def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path):
     """The mark in it says whose it is, while others run."""
-    one, other = tmp_path / "one", tmp_path / "other"
-    workers = [start_with_daemon(one), start_with_daemon(other)]
-    workers[0].kill()
-    assert list_left(one) == []
-    assert len(list_left(other)) == 2
-    workers[1].kill()
-    assert list_left(other) == []
+    program = f"{DAEMON}\nsleep_in_child()"
+    one, other = start_two(program, program, tmp_path, marked=True)
+    one.kill()
+    assert list_left(tmp_path / "one") == []
+    assert len(list_left(tmp_path / "other")) == 2
+    other.kill()
+    assert list_left(tmp_path / "other") == []
+
+
+def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path):
+    """Nobody can tell which worker started an orphan without marks: it ends with the last worker.
+
+    The first worker ends; its own daemon, and the other worker with its daemon, go on.
+    """
+    program = f"{DAEMON_WITHOUT_ENVIRONMENT}\nsleep_in_child()"
+    one, other = start_two(program, program, tmp_path, marked=False)
+    one.kill()
+    assert len(list_left(tmp_path / "one")) == 1, "the orphan"
+    assert len(list_left(tmp_path / "other")) == 2, "the other worker and its daemon"
+    other.kill()
+    assert list_left(tmp_path / "one") == list_left(tmp_path / "other") == []
+
+
+def test_a_process_without_its_environment_ends_with_its_group_while_others_run(tmp_path):
+    """It has no mark, and is no orphan that may be killed yet: its group tells whose it is."""
+    one, other = start_two(f"{IN_GROUP}\nsleep_in_child()", "", tmp_path, marked=False)
+    try:
+        assert len(list_left(tmp_path / "one")) == 2
+        one.kill()
+        assert list_left(tmp_path / "one") == []
+        assert len(list_left(tmp_path / "other")) == 1
+    finally:
+        one.kill()
+        other.kill()
 
 
 def wait_for_worker(environment: Environment, limit_s: float) -> None:
@@ -277,6 +345,16 @@ def test_a_module_that_prints_without_end_takes_no_memory(stream, tmp_path, monk
     with pytest.raises(SetupError, match="did not finish within"):
         environments.run_module(environment, "module", limit_s=3.0)
     assert read_peak_mib() - before < 100
+
+
+def test_children_of_the_process_itself_are_left_alone(tmp_path):
+    own = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        assert run_program(f"print('{RESULT}', flush=True)\n", tmp_path).status == "ok"
+        assert own.poll() is None
+    finally:
+        own.kill()
+        own.wait()
 
 
 @pytest.mark.parametrize(

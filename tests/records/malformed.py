@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, Verbosity, settings
@@ -81,8 +82,16 @@ CHANGES = ("replace", "replace", "case", "remove", "repeat", "add")
 KEYS = ("", "x", "\x1b[2J", "__class__")
 
 
-def change_value(draw: st.DrawFn, content: dict[str, Json]) -> None:
-    """Replace, remove, repeat or add a value in a record."""
+@dataclass(frozen=True)
+class Malformed:
+    """What lies where a record should."""
+
+    what: str  # is wrong with it
+    content: bytes = field(repr=False)
+
+
+def change_value(draw: st.DrawFn, content: dict[str, Json]) -> str:
+    """Change a value in a record, and return what was changed."""
     place = draw(st.sampled_from(list_places(content)[1:]))
     key = place[-1]
     parent = look_up(content, place[:-1])
@@ -98,6 +107,15 @@ def change_value(draw: st.DrawFn, content: dict[str, Json]) -> None:
         del parent[key]
     else:
         parent[key] = odd
+    return f"{change} {place} {str(odd)[:20]!r}"
+
+
+@dataclass(frozen=True)
+class Odd:
+    """A record with values that it should not have."""
+
+    what: str
+    record: dict[str, Json] = field(repr=False)
 
 
 def list_places(content: Json, place: Path = ()) -> list[Path]:
@@ -138,30 +156,33 @@ def generate(examples: int) -> settings:
 
 
 @st.composite
-def draw_odd(draw: st.DrawFn, good: dict[str, Json]) -> dict[str, Json]:
+def draw_odd(draw: st.DrawFn, good: dict[str, Json]) -> Odd:
     """Draw a record in which some values of a good one are replaced, removed, repeated or added."""
     content = copy.deepcopy(good)
-    for _ in range(draw(st.integers(1, 3))):
-        change_value(draw, content)
-    return content
+    count = draw(st.integers(1, 3))
+    changes = [change_value(draw, content) for _ in range(count)]
+    return Odd(f"{content.get('case')}: {'; '.join(changes)}", content)
 
 
 @st.composite
-def draw_malformed(draw: st.DrawFn, good: dict[str, Json]) -> bytes:
+def draw_malformed(draw: st.DrawFn, good: dict[str, Json]) -> Malformed:
     """Draw what lies where a record should: one that is odd, or bytes that are none."""
     kinds = ["record"] * 8 + ["another", "cut off", "bytes", "other text", "deep"]
     kind = draw(st.sampled_from(kinds))
+    odd = draw(draw_odd(good))
     # a lone surrogate is escaped, as every writer of JSON in ASCII does
-    whole = json.dumps(draw(draw_odd(good))).encode()
+    whole = json.dumps(odd.record).encode()
     if kind == "record":
-        return whole
+        return Malformed(odd.what, whole)
     if kind == "another":
-        return json.dumps(draw(st.sampled_from(ODD))).encode()
-    if kind == "cut off":
-        return whole[: draw(st.integers(0, len(whole) - 1))]
-    if kind == "bytes":
-        return draw(st.binary(max_size=100))
-    if kind == "deep":
-        return b'{"peaks":' * draw(st.sampled_from([100, 1000, 100_000]))
-    before = draw(st.sampled_from([b"\xef\xbb\xbf", b" ", b"\t\t", b"NaN ", b"\x1f\x8b"]))
-    return before + whole
+        content = json.dumps(draw(st.sampled_from(ODD))).encode()
+    elif kind == "cut off":
+        content = whole[: draw(st.integers(0, len(whole) - 1))]
+    elif kind == "bytes":
+        content = draw(st.binary(max_size=100))
+    elif kind == "deep":
+        content = b'{"peaks":' * draw(st.sampled_from([100, 1000, 100_000]))
+    else:
+        before = draw(st.sampled_from([b"\xef\xbb\xbf", b" ", b"\t\t", b"NaN ", b"\x1f\x8b"]))
+        content = before + whole
+    return Malformed(kind, content)

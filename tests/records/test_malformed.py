@@ -109,7 +109,7 @@ def find_fault(command: str, results: Path) -> str | None:
 def test_malformed_records_are_passed_over(malformed):
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results")
-        write_with_malformed(results, malformed)
+        write_with_malformed(results, [each.content for each in malformed])
         before = list_content(results)
         for command in COMMANDS:
             assert (command, find_fault(command, results)) == (command, None)
@@ -124,7 +124,7 @@ def test_measuring_goes_on_next_to_malformed_records(malformed):
     """A worker of ours plays the framework's part."""
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder, "results")
-        write_with_malformed(results, malformed)
+        write_with_malformed(results, [each.content for each in malformed])
         before = len(list(store.read_all(results)))
         case = "transformer/torch/train/fp32/b4/tiny"
         python = make_fake_environment("engine/failing_worker.py", Path(folder)).python

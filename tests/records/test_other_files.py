@@ -22,7 +22,7 @@ from framebench.ranks.sharding_tables import load_predictions, tabulate_predicti
 from framebench.records.lines import RecordWarning
 from framebench.records.provenance import ROOT
 from framebench.versions import bisection_table
-from tests.records.malformed import draw_malformed, generate
+from tests.records.malformed import Malformed, draw_malformed, generate
 from tests.records.test_strangers_folder import HOSTILE
 
 GPU = "h100-80gb"
@@ -78,7 +78,7 @@ def test_a_hostile_file_is_named_and_the_others_are_shown(folder, kind, tmp_path
     assert next_to_it == alone
 
 
-def draw_files() -> st.SearchStrategy[dict[str, bytes]]:
+def draw_files() -> st.SearchStrategy[dict[str, Malformed]]:
     """Draw a malformed file for each folder."""
     drawn = {}
     for folder in TABLES:
@@ -89,9 +89,9 @@ def draw_files() -> st.SearchStrategy[dict[str, bytes]]:
 @generate(examples=50)
 @given(malformed=draw_files())
 def test_a_malformed_file_causes_no_traceback(malformed):
-    for folder, content in malformed.items():
+    for folder, file in malformed.items():
         with tempfile.TemporaryDirectory() as name, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             target = copy_good(folder, Path(name))
-            (target / "malformed.json").write_bytes(content)
-            assert TABLES[folder](Path(name))
+            (target / "malformed.json").write_bytes(file.content)
+            assert TABLES[folder](Path(name)), file.what

@@ -30,7 +30,7 @@ def test_malformed_predictions_are_passed_over(malformed):
         file = Path(folder) / FILE
         file.parent.mkdir(parents=True)
         lines = [line.encode() for line in GOOD]
-        lines += [content.replace(b"\n", b" ") for content in malformed]
+        lines += [each.content.replace(b"\n", b" ") for each in malformed]
         file.write_bytes(b"\n".join(lines) + b"\n")
         for command in COMMANDS:
             done = framebench(*command.split(), "--results", folder)
