@@ -30,7 +30,9 @@ GONE = [  # a strategy, a scenario, a workload, and a size that no version has
 def make_archived_folder(tmp_path: Path, gone: str) -> Path:
     """Return a results folder whose records of checkpointing say that they are of another case."""
     changed = "transformer/torch/train/checkpoint/b4/cpu"
-    copy_cases(RESULTS, tmp_path, ["transformer/torch/train/fp32/b4/cpu", changed])
+    strategies = ("fp32", "accumulate", "amp_bf16", "sgd")
+    others = [f"transformer/torch/train/{strategy}/b4/cpu" for strategy in strategies]
+    copy_cases(RESULTS, tmp_path, [*others, changed])
     for file in list_files(tmp_path):
         file.write_text(file.read_text().replace(changed, gone))
     return tmp_path
