@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 import typer
@@ -36,42 +36,33 @@ def golden(
     makers = {workload.name: select_makers(workload, unconfirmed) for workload in chosen}
     for workload in chosen:
         name = workload.name
-        frameworks = makers[name]
         existing_keys = tuple(workload.golden) if missing else ()
-        by_framework = []
-        for framework in frameworks:
+        by_framework = {}
+        for framework in makers[name]:
             environment = environments.ensure(framework, say=say)
-            by_framework.append(
-                references.compute_references(name, environment, workload.referenced, existing_keys)
+            by_framework[framework] = references.compute_references(
+                name, environment, workload.referenced, existing_keys
             )
-        computed, *confirmed = by_framework
-        if not any(by_framework):
+        if not any(by_framework.values()):
             echo(f"{name}: no key is without values")
             continue
         try:
-            if confirmed:
-                path = references.write_confirmed(
-                    name, computed, confirmed[0], existing_keys, unconfirmed
-                )
-                how = describe_written(computed.keys(), confirmed[0].keys())
-            else:
-                path = references.write_unconfirmed(name, frameworks[0], computed, existing_keys)
-                alone = TITLES[frameworks[0]]
-                how = f"{len(computed)} keys, by {alone} alone, confirmed by no other framework"
+            path = references.write_references(name, by_framework, existing_keys, unconfirmed)
         except ValueError as error:
             fail(str(error), 1)
-        echo(f"{path}: {how}")
+        echo(f"{path}: {describe_written(by_framework)}")
 
 
-def describe_written(computed: Collection[str], confirmed: Collection[str]) -> str:
-    """Return how many keys both frameworks have values for, and which one alone has."""
-    alone = sorted({*computed} ^ {*confirmed})
-    parts = []
-    if computed and confirmed:
-        parts.append(f"{len({*computed} & {*confirmed})} keys, confirmed by the other framework")
-    if alone:
-        parts.append(f"by one framework alone: {', '.join(alone)}")
-    return "; ".join(parts)
+def describe_written(keys_by_framework: Mapping[str, Collection[str]]) -> str:
+    """Return how many keys have values now, and which ones no second framework confirms."""
+    first, *others = map(set, keys_by_framework.values())
+    if not others:
+        (framework,) = keys_by_framework
+        return f"{len(first)} keys, by {TITLES[framework]} alone"
+    (second,) = others
+    alone = sorted(first ^ second)
+    confirmed = f"{len(first & second)} keys, confirmed by the other framework"
+    return f"{confirmed}; by one framework alone: {', '.join(alone)}" if alone else confirmed
 
 
 def select_makers(workload: Workload, unconfirmed: bool) -> list[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TypedDict
@@ -90,10 +90,12 @@ def make_cache_path(name: str, environment: Environment, size: str) -> Path:
     sources = [PACKAGE / "suite/tensors.py"]
     for folder in (load_workload(name).folder, PACKAGE / "models"):
         sources += sorted(folder.glob("*.py"))
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()[:12]
-    file = environments.cache() / "golden" / f"{name}-{size}-{environment.name}-{digest}.jsonl"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    return file
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.read_bytes())
+    folder = environments.cache() / "golden"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}-{size}-{environment.name}-{digest.hexdigest()[:12]}.jsonl"
 
 
 def read_cached(file: Path) -> References:
@@ -141,26 +143,33 @@ def flatten_tensors(reference: GoldenValues) -> dict[str, tuple[float, ...]]:
     return summaries
 
 
-def write_confirmed(
+def write_references(
     name: str,
-    computed: References,
-    confirmed: References,
+    by_framework: Mapping[str, References],
     existing_keys: Collection[str] = (),
     unconfirmed: bool = False,
 ) -> Path:
     """Write the values of all keys, or of new ones in addition to the existing keys.
 
-    With `unconfirmed`, keys that only one of the two has values for are written too, and the file
-    says whose they are. Raises ValueError if the two implementations disagree: then one of them is
-    wrong, and nothing is written.
+    The first framework makes the values, and the second one confirms them. With `unconfirmed`, what
+    only one of them has values for is written too, and the file says whose values they are.
+
+    Raises ValueError, and writes nothing, if the two disagree, since one of them is then wrong; if
+    there is a key that nobody confirms, and that is not allowed; or if there is a tensor that the
+    loss does not depend on.
     """
-    maker, confirmer = MAKERS
+    maker, *others = by_framework
+    computed = by_framework[maker]
+    if not others:
+        head: Head = {"made_by": describe_maker(maker), "confirmed_by": None}
+        return write_files(name, head, computed, existing_keys)
+    (confirmer,) = others
+    confirmed = by_framework[confirmer]
     makers = {}  # of the keys that one framework alone has values for
-    for framework, own, other in (
-        (maker, computed, confirmed),
-        (confirmer, confirmed, computed),
-    ):
-        makers.update(dict.fromkeys(own.keys() - other.keys(), describe_maker(framework)))
+    for framework, references in by_framework.items():
+        for key in references:
+            if key not in computed or key not in confirmed:
+                makers[key] = describe_maker(framework)
     if makers and not unconfirmed:
         raise ValueError(
             f"{name}: only one framework has values for {', '.join(sorted(makers))}; "
@@ -180,7 +189,7 @@ def write_confirmed(
             )
         difference = max(difference, float(existing["largest_difference"]))
         makers = existing.get("unconfirmed", {}) | makers
-    head: Head = {
+    head = {
         "made_by": describe_maker(maker),
         "confirmed_by": describe_maker(confirmer),
         "largest_difference": f"{difference:.0e}",
@@ -188,17 +197,6 @@ def write_confirmed(
     if makers:
         head["unconfirmed"] = dict(sorted(makers.items()))
     return write_files(name, head, confirmed | computed, existing_keys)
-
-
-def write_unconfirmed(
-    name: str, framework: str, computed: References, existing_keys: Collection[str] = ()
-) -> Path:
-    """Write the values of a single implementation. Records that are verified against them say so.
-
-    Raises ValueError like `write_files`.
-    """
-    head: Head = {"made_by": describe_maker(framework), "confirmed_by": None}
-    return write_files(name, head, computed, existing_keys)
 
 
 def describe_maker(framework: str) -> str:

@@ -38,10 +38,10 @@ def test_values_of_one_framework_are_written_if_asked_for_and_marked(workload, m
     values = {name: {SHARED: VALUES} for name in golden.MAKERS}
     values[maker][ALONE] = VALUES
     with pytest.raises(ValueError, match=f"values for {ALONE}; --unconfirmed takes them"):
-        golden.write_confirmed("transformer", *values.values())
+        golden.write_references("transformer", values)
     assert not list(tmp_path.iterdir())
 
-    path = golden.write_confirmed("transformer", *values.values(), unconfirmed=True)
+    path = golden.write_references("transformer", values, unconfirmed=True)
 
     workload.references.update(json.loads(path.read_text()))
     assert workload.golden == {SHARED: VALUES["values"], ALONE: VALUES["values"]}

@@ -108,10 +108,9 @@ def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path):
 def test_a_weight_without_effect_on_the_loss_is_refused():
     """Any tolerance would be measured from rounding beside rounding."""
     gradients = {"head.weight": [2.0, 1.0], "fc2.bias": [1e-17, 1e-18], "frozen": [0.0, 0.0]}
+    references = {"tiny/train/b4": {"tensors": {"gradient": gradients}}}
     with pytest.raises(ValueError, match=r"does not depend on fc2\.bias: its gradient is rounding"):
-        golden.write_unconfirmed(
-            "transformer", "torch", {"tiny/train/b4": {"tensors": {"gradient": gradients}}}
-        )
+        golden.write_references("transformer", {"torch": references})
 
 
 @pytest.mark.slow
