@@ -11,6 +11,7 @@ import gc
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -26,8 +27,7 @@ CLOSED = (ModuleType, CodeType, FrameType)
 ATOMS = (bool, int, float, complex, str, bytes, type(None))
 MOST_VISITED = 200_000  # objects below one root
 NAMELESS = "nothing that has a name in your file"
-CUT = object()  # ends a walk that was cut off
-END = object()  # of the referents of one object
+END = object()  # returned by `next` at the end of an iterator
 
 
 def find_holders(
@@ -53,9 +53,6 @@ def find_holders(
     def add(name: str, objects: Iterable[Any]) -> None:
         total = 0
         for instance in objects:
-            if instance is CUT:
-                name = f"{name}, of which {MOST_VISITED:,} objects were searched"
-                continue
             for address, size in find_storages(instance).items():
                 if address and size and address not in counted:
                     counted.add(address)
@@ -66,13 +63,17 @@ def find_holders(
     modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     closed = {id(vars(module)) for module in modules}
     for name, root in roots:
-        add(name, walk_objects(root, closed))
+        objects = walk_objects(root, closed)
+        searched = list(islice(objects, MOST_VISITED))
+        if next(objects, END) is not END:
+            name = f"{name}, of which {MOST_VISITED:,} objects were searched"
+        add(name, searched)
     add(NAMELESS, others)
     return dict(bytes_by_holder)
 
 
 def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
-    """Yield an object and all that it refers to, at most MOST_VISITED, then CUT if more follow.
+    """Yield an object and all that it refers to, each once.
 
     The walk does not enter objects whose id is in `closed`, and leaves out numbers and texts. It is
     depth first: where it ends early, it has seen some elements of a list with all that is in them.
@@ -88,9 +89,6 @@ def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
         is_known = id(other) in visited or id(other) in closed
         if is_known or isinstance(other, ATOMS) or not may_enter(other):
             continue
-        if len(visited) == MOST_VISITED:
-            yield CUT
-            return
         visited.add(id(other))
         yield other
         pending.append(iter(list_referents(other)))

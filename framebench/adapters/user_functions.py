@@ -29,6 +29,8 @@ STEP = "step(model, batch, optimizer)"
 STEP_ARGUMENTS = 3
 TOTALS = ("loss", "total_loss", "loss_total")  # keys of the loss among others that are logged
 CALLED = ("forward", "execute", "__call__")  # methods of a model that frameworks call
+# how messages call what returns a loss, by the function of the file that it belongs to
+LOSS_SOURCES = {"loss": "loss(output, target)", "model": "the model", "step": STEP}
 # names of an argument of `optimizer` that is the model
 MODEL_NAMES = ("model", "net", "network", "module")
 
@@ -109,25 +111,26 @@ def find_loss_terms(values: Mapping[Any, Any]) -> LossTerms:
     These are the numbers with "loss" in their key. Where a framework tells which numbers a backward
     pass reaches, the others are only logged. A single number that it reaches needs no such key.
     """
-    trained: list[str] = []
-    named: list[str] = []
-    others: list[str] = []
+    numbers: dict[str, Any] = {}
     for key, value in values.items():
-        if not is_loss(value) and not isinstance(value, float):
-            continue
-        if "loss" in str(key).lower():
-            named.append(str(key))
-        else:
-            others.append(str(key))
-        # an array that does not tell, as in JAX, may be trained
-        if getattr(value, "requires_grad", is_array(value)):
-            trained.append(str(key))
-    counted = [name for name in named if name in trained] or named  # none is in an evaluation
-    unclear = [name for name in others if name in trained]
-    if not named and len(unclear) == 1 and getattr(values[unclear[0]], "requires_grad", False):
+        if is_loss(value) or isinstance(value, float):
+            numbers[str(key)] = value
+    named = [key for key in numbers if "loss" in key.lower()]
+    # an array that does not tell, as in JAX, may be trained
+    trained = [
+        key for key, number in numbers.items() if is_trained(number, if_unknown=is_array(number))
+    ]
+    counted = [key for key in named if key in trained] or named  # none is in an evaluation
+    unclear = [key for key in trained if key not in named]
+    if not named and len(unclear) == 1 and is_trained(numbers[unclear[0]], if_unknown=False):
         counted, unclear = unclear, []
-    logged = [name for name in (*named, *others) if name not in (*counted, *unclear)]
+    logged = [key for key in numbers if key not in counted and key not in unclear]
     return LossTerms(tuple(counted), tuple(logged), tuple(unclear))
+
+
+def is_trained(number: Any, if_unknown: bool) -> bool:
+    """Return whether a backward pass reaches a number, or `if_unknown` where it does not tell."""
+    return bool(getattr(number, "requires_grad", if_unknown))
 
 
 def select_returned(returned: Any, kind: type[T]) -> list[T]:
@@ -189,15 +192,30 @@ def join_keys(keys: Sequence[str]) -> str:
 
 
 class UserFile:
-    """A user's file: it calls the functions there by name, each from the same random seeds.
+    """A user's file: it calls the functions there by name, each from the same random seeds."""
 
-    Python's and NumPy's generators are seeded here, the framework's by `seed_framework`.
-    """
+    def __init__(
+        self,
+        file: str,
+        seed_framework: Callable[[int], object],
+        array_name: str,
+        batch_types: Any,
+        loss_types: Any,
+    ) -> None:
+        """Seed the generators and import the file.
 
-    def __init__(self, file: str, seed_framework: Callable[[int], object]) -> None:
-        """Seed the generators and import the file."""
+        Args:
+            file: The path of the file.
+            seed_framework: Seeds the framework's generators. Python's and NumPy's are seeded here.
+            array_name: How messages call the framework's arrays, such as `tensor`.
+            batch_types: The classes of arrays that `batch` may return, as `isinstance` takes them.
+            loss_types: Those of a loss.
+        """
         self.file = file
         self.seed_framework = seed_framework
+        self.array_name = array_name
+        self.batch_types = batch_types
+        self.loss_types = loss_types
         self.form = BatchForm()
         self.call: Any = None  # the newest model's method, to ask which arguments it takes
         # in JAX: the tree of the model's weights, and the function that takes them, if it has any
@@ -278,10 +296,9 @@ class UserFile:
             f"GAN, as {STEP}, which returns its loss",
         )
 
-    def make_batch(self, size: int, types: Any, called: str) -> tuple[Any, Any]:
-        """Return inputs and targets: trees of arrays of the given types.
+    def make_batch(self, size: int) -> tuple[Any, Any]:
+        """Return inputs and targets as trees of arrays, without targets if the inputs have them.
 
-        The targets are None if they are among the inputs. Messages call an array `called`.
         Raises Fault if `batch` returned anything else.
         """
         returned = self.call_seeded("batch", size)
@@ -293,22 +310,20 @@ class UserFile:
             raise self.fault(
                 "batch",
                 f"batch(n) must return (inputs, target), and it returned {what}; for a model that "
-                f"takes several, inputs is a tuple or, of keywords, a dict of {called}s",
+                "takes several, inputs is a tuple or, of keywords, a dict of "
+                f"{self.array_name}s",
             )
         self.form = form
         inputs, targets = (returned, None) if form.is_whole else returned
-        for what, tree in (("an input", inputs), ("a target", targets)):
-            for array in list_arrays(tree):
-                if not isinstance(array, types):
-                    kind = describe_type(array)
-                    raise self.fault(
-                        "batch", f"batch(n) must give {called}s, and {what} has {kind}"
-                    )
+        expected = f"batch(n) must give {self.array_name}s"
         if not list_arrays(inputs):
             kind = describe_type(inputs)
-            raise self.fault(
-                "batch", f"batch(n) must give {called}s, and an input has none: it is {kind}"
-            )
+            raise self.fault("batch", f"{expected}, and an input has none: it is {kind}")
+        for what, tree in (("an input", inputs), ("a target", targets)):
+            for array in list_arrays(tree):
+                if not isinstance(array, self.batch_types):
+                    kind = describe_type(array)
+                    raise self.fault("batch", f"{expected}, and {what} has {kind}")
         return self.as_arguments(returned)
 
     def find_form(self, returned: Any, size: int) -> BatchForm | None:
@@ -431,65 +446,64 @@ class UserFile:
             "write split(batch, k), which returns k smaller batches"
         )
 
-    def compute_loss(self, types: Any, called: str, output: Any, target: Any) -> Any:
+    def compute_loss(self, output: Any, target: Any) -> Any:
         """Return the loss, an array of one number. Raises Fault.
 
-        It is returned by the file's `loss`; without that function it is read from the model's
+        It is returned by the file's `loss`; without that function it is found in the model's
         output. Values that are only logged may follow the loss in a tuple, or be entries next to
         the key `loss`.
         """
-        what = "loss(output, target)"
         if "loss" in self:
-            return self.read_number(
-                "loss",
-                what=what,
-                types=types,
-                called=called,
-                value=self.get("loss")(output, target),
-            )
-        return self.read_number(
-            "model", what="the model", types=types, called=called, value=self.read_loss(output)
-        )
-
-    def read_number(self, name: str, what: str, types: Any, called: str, value: Any) -> Any:
-        """Return the loss in the value that a function of this name returned.
-
-        The losses in a dictionary without a total are added up. Raises Fault if it is no array of
-        one number. The message calls the function `what`, and the type of arrays `called`.
-        """
-        value = unwrap_loss(value)
-        if isinstance(value, Mapping):
-            value = self.add_losses(name, what, value)
-        returned = describe_type(value)
-        if isinstance(value, types):
-            if math.prod(value.shape) == 1:
-                return value
-            returned = f"{returned} of shape {tuple(value.shape)}"
-        expected = f"one number as {called}"
-        raise self.fault(name, f"{what} must return {expected}, and it returned {returned}")
-
-    def add_losses(self, name: str, what: str, values: Mapping[Any, Any]) -> Any:
-        """Return the sum of the losses in a dictionary that the function `name` returned.
-
-        What a `step` returns is not trained any more: all of its numbers are added up where none
-        has "loss" in its key. Raises Fault if there is none, or if it is unclear which they are.
-        """
-        terms = find_loss_terms(values)
-        if name == "step":
-            terms = LossTerms(terms.counted or terms.unclear or terms.logged)
-        if terms.unclear or not terms.counted:
-            raise self.fault(name, describe_unclear_loss(what, values, terms))
-        self.loss_terms = terms
-        return sum(value for key, value in values.items() if str(key) in terms.counted)
-
-    def read_loss(self, output: Any) -> Any:
-        """Return the loss in a model's output. Raises Fault if there is none."""
+            return self.read_loss("loss", self.get("loss")(output, target))
         loss = find_loss(output)
         if loss is None:
             raise self.fault(
                 "model",
                 f"the file has no `loss`, and the model's output, {describe_type(output)}, is no "
-                f"loss and has no `.loss`: write loss(output, target), or give the model its "
-                f"labels among the inputs",
+                "loss and has no `.loss`: write loss(output, target), or give the model its "
+                "labels among the inputs",
             )
-        return loss
+        return self.read_loss("model", loss)
+
+    def make_step(self, model: Any, batch: tuple[Any, Any], optimizer: Any) -> Any:
+        """Make the file's own training step, and return its loss. Raises Fault.
+
+        The loss is an array of one number, or a number of Python's.
+        """
+        returned = self.get("step")(model, self.as_written(batch), optimizer)
+        return self.read_loss("step", returned)
+
+    def read_loss(self, source: str, returned: Any) -> Any:
+        """Return the loss in what a function of LOSS_SOURCES returned.
+
+        The losses in a dictionary without a total are added up. Raises Fault if there is no array
+        of one number.
+        """
+        loss = unwrap_loss(returned)
+        if isinstance(loss, Mapping):
+            loss = self.add_losses(source, loss)
+        if source == "step" and isinstance(loss, int | float):
+            return loss
+        kind = describe_type(loss)
+        if isinstance(loss, self.loss_types):
+            if math.prod(loss.shape) == 1:
+                return loss
+            kind = f"{kind} of shape {tuple(loss.shape)}"
+        expected = f"one {self.array_name} of one number"
+        raise self.fault(
+            source, f"{LOSS_SOURCES[source]} must return {expected}, and it returned {kind}"
+        )
+
+    def add_losses(self, source: str, values: Mapping[Any, Any]) -> Any:
+        """Return the sum of the losses in a dictionary that a function of LOSS_SOURCES returned.
+
+        What a `step` returns is not trained any more: all of its numbers are added up where none
+        has "loss" in its key. Raises Fault if there is none, or if it is unclear which they are.
+        """
+        terms = find_loss_terms(values)
+        if source == "step":
+            terms = LossTerms(terms.counted or terms.unclear or terms.logged)
+        if terms.unclear or not terms.counted:
+            raise self.fault(source, describe_unclear_loss(LOSS_SOURCES[source], values, terms))
+        self.loss_terms = terms
+        return sum(value for key, value in values.items() if str(key) in terms.counted)

@@ -15,7 +15,14 @@ import numpy as np
 from framebench.adapters.base import Adapter, Batch
 from framebench.models.user_facts import MissingGradients
 from framebench.suite.counting import format_count
-from framebench.suite.tensors import PROJECTIONS, Summaries, Summary, measure_errors, summarize_all
+from framebench.suite.tensors import (
+    NORM,
+    PROJECTIONS,
+    Summaries,
+    Summary,
+    measure_errors,
+    summarize_all,
+)
 from framebench.suite.user_file import Fault
 from framebench.worker.observe import Observed
 
@@ -65,11 +72,11 @@ def find_total_error(observed: dict[str, Summary], reference: dict[str, Summary]
     """
     squared_error = squared_norm = 0.0
     for name, summary in reference.items():
-        norm = summary[0]
+        norm = summary[NORM]
         if norm:
             squared_error += (max(measure_errors(observed[name], summary)) * norm) ** 2
             squared_norm += norm**2
-        elif observed[name][0]:
+        elif observed[name][NORM]:
             return math.inf
     return math.sqrt(squared_error / (squared_norm or 1.0))
 
@@ -196,14 +203,17 @@ def describe_without_gradient(
 
     `params` has name, shape and whether it is trained.
     """
-    trained = [name for name, _, is_trained in params if is_trained]
     gradient = observed.tensors["gradient"]
-    in_first = [name for name in trained if name not in gradient or not gradient[name][0]]
     moved: set[str] = set()
     for kind in observed.tensors:
         moved.update(list_moved(observed.tensors, kind))
-    never = [name for name in in_first if name not in moved]
-    return {"weights": len(trained), "first": len(in_first), "ever": never}
+    trained = [name for name, _, is_trained in params if is_trained]
+    without = []  # those without a gradient in the first step
+    for name in trained:
+        if name not in gradient or not gradient[name][NORM]:
+            without.append(name)
+    never = [name for name in without if name not in moved]
+    return {"weights": len(trained), "first": len(without), "ever": never}
 
 
 def list_moved(tensors: Summaries, kind: str) -> list[str]:
@@ -215,4 +225,4 @@ def list_moved(tensors: Summaries, kind: str) -> list[str]:
     has_states = any(name in tensors for name in PROPORTIONAL)
     if kind == "buffer" or (kind == "weight" and has_states):
         return []
-    return [name for name, summary in tensors[kind].items() if summary[0]]
+    return [name for name, summary in tensors[kind].items() if summary[NORM]]

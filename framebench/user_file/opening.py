@@ -22,8 +22,7 @@ from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.trial import UserModel
 
-# the program that looks into the file without running it, by framework
-FACTS = {"torch": "framebench.user_file.torch_facts", "jax": "framebench.user_file.flax_facts"}
+SHAPED = ("torch", "jax")  # frameworks that can look into a file without running a step of it
 FACTS_LIMIT_S = 600.0  # for building a model without numbers, and importing what it needs
 # of a process that runs the baseline or a strategy (docs/try.md)
 USUAL_TIME = "up to 45 s for a small model on two cores, more on a busy machine"
@@ -98,9 +97,9 @@ def open_for_device(
 
     Without strategies the cases are those of all that apply. Raises Fault.
     """
-    if model.framework not in FACTS:
+    if model.framework not in SHAPED:
         raise Fault(
-            f"{model.file.name}: --device takes a model in {' or '.join(FACTS)}; this one is in "
+            f"{model.file.name}: --device takes a model in {' or '.join(SHAPED)}; this one is in "
             f"{model.framework}",
         )
 
@@ -155,7 +154,8 @@ def look_into(model: UserModel, environment: Environment, folder: Path) -> dict[
     with err.status(f"{model.file.name}: shapes"):
         answer = environments.ask_module(
             environment,
-            FACTS[model.framework],
+            "framebench.user_file.facts",
+            model.framework,
             str(model.batch),
             variables={"OMP_NUM_THREADS": "1"},
             limit_s=FACTS_LIMIT_S,

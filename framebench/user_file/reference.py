@@ -104,21 +104,22 @@ def limit_memory(budget: int | None, limit: int | None, emit: Emit) -> Iterator[
     are compared with it. Without a `limit`, and on a GPU, whose memory the budget means, nothing
     is limited.
     """
-    is_limited = limit is not None and limits.read_gpu_memory() is None
+    if limits.read_gpu_memory() is not None:
+        limit = None
 
     def note_part(part: str) -> None:
         emit({"phase": part})
-        if limit is not None and is_limited and part not in HELD_PARTS:
+        if limit is not None and part not in HELD_PARTS:
             limits.limit_growth(limit)
 
-    if limit is not None and is_limited:
+    if limit is not None:
         limits.limit_growth(limit if budget is None else min(budget + IMPORTS, limit))
     user_functions.LISTENERS.append(note_part)
     try:
         yield
     finally:
         user_functions.LISTENERS.pop()
-        if limit is not None and is_limited:
+        if limit is not None:
             limits.limit_growth(limit)
 
 

@@ -45,11 +45,17 @@ LOSS = "def loss(output, target): return 0.0"
 STEP = "def step(model, batch, optimizer): return 0.0"
 
 
-def make_file(folder: Path, *lines: str) -> UserFile:
-    """Return a user's file of these lines, whose model is made."""
+def open_file(folder: Path, *lines: str) -> UserFile:
+    """Return a user's file of these lines."""
     path = folder / "mine.py"
     path.write_text("\n".join([BEGINNING, *lines]))
-    file = UserFile(str(path), ignore)
+    numbers = (np.ndarray, np.generic)
+    return UserFile(str(path), ignore, "array", batch_types=np.ndarray, loss_types=numbers)
+
+
+def make_file(folder: Path, *lines: str) -> UserFile:
+    """Return a user's file of these lines, whose model is made."""
+    file = open_file(folder, *lines)
     file.make_model(type(None))
     return file
 
@@ -70,9 +76,7 @@ def test_a_model_without_a_forward_pass_is_refused_unless_there_is_a_step(
     made, lines, is_refused, tmp_path
 ):
     """Frameworks' base classes have one that raises an error, and a `__call__` that calls it."""
-    path = tmp_path / "mine.py"
-    path.write_text("\n".join([BEGINNING, MODULES, f"def model(): return {made}", *lines]))
-    file = UserFile(str(path), ignore)
+    file = open_file(tmp_path, MODULES, f"def model(): return {made}", *lines)
     base = file.module.Base
     if not is_refused:
         file.make_model(base)
@@ -140,7 +144,7 @@ def test_a_model_gets_the_targets_if_nothing_else_takes_them(
     model, returned, lines, arguments, is_apart, tmp_path
 ):
     file = make_file(tmp_path, f"model = {model}", f"def batch(n): return {returned}", *lines)
-    batch = file.make_batch(N, np.ndarray, "array")
+    batch = file.make_batch(N)
     positional, named, targets = collect_arguments(batch)
     assert len(positional) + len(named) == arguments
     assert (targets is not None) == is_apart
@@ -153,7 +157,7 @@ def test_a_list_of_dictionaries_is_a_list_of_samples(samples, tmp_path):
     """Two of them are no pair of inputs and targets."""
     batch = "def batch(n): return [{'x': rows(5), 'y': rows(7)} for _ in range(n)]"
     file = make_file(tmp_path, "model = Model", batch, LOSS)
-    (inputs,), targets = file.make_batch(samples, np.ndarray, "array")
+    (inputs,), targets = file.make_batch(samples)
     assert targets is None
     assert [sorted(sample) for sample in inputs] == [["x", "y"]] * samples
 
@@ -163,7 +167,7 @@ def test_a_batch_that_nobody_could_take_is_refused(tmp_path):
         tmp_path, "model = Model", "def batch(n): return rows(n), rows(n), rows(n)", LOSS
     )
     with pytest.raises(Fault, match=r"mine\.py:.*must return \(inputs, target\)"):
-        file.make_batch(N, np.ndarray, "array")
+        file.make_batch(N)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +176,7 @@ def test_a_batch_that_nobody_could_take_is_refused(tmp_path):
 def test_a_training_step_gets_the_whole_batch_as_written(returned, tmp_path):
     file = make_file(tmp_path, "model = Model", f"def batch(n): return {returned}")
     file.takes_batch = True
-    inputs, targets = file.make_batch(N, np.ndarray, "array")
+    inputs, targets = file.make_batch(N)
     assert targets is None
     positional, named, _ = collect_arguments((inputs, targets))
     written = file.as_written((named or positional, None))
@@ -229,7 +233,7 @@ ONE_LOGGED = make_number(1.0, requires_grad=False)
 )
 def test_losses_in_a_dictionary_are_added_up_and_named(output, loss, counted, logged, tmp_path):
     file = make_file(tmp_path, "model = Model")
-    assert file.compute_loss((np.ndarray, np.generic), "an array", output, None) == loss
+    assert file.compute_loss(output, None) == loss
     assert file.loss_terms.counted == tuple(counted.split())
     assert file.loss_terms.logged == tuple(logged.split())
 
@@ -247,7 +251,7 @@ def test_losses_in_a_dictionary_are_added_up_and_named(output, loss, counted, lo
 def test_a_dictionary_whose_loss_is_unclear_is_refused(output, message, tmp_path):
     file = make_file(tmp_path, "model = Model")
     with pytest.raises(Fault, match=f"{message}.*return the total under the key `loss`"):
-        file.compute_loss((np.ndarray, np.generic), "an array", output, None)
+        file.compute_loss(output, None)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +264,7 @@ def test_a_dictionary_whose_loss_is_unclear_is_refused(output, message, tmp_path
 )
 def test_what_a_step_reports_in_a_dictionary_is_added_up(returned, counted, tmp_path):
     file = make_file(tmp_path, "model = Model", STEP)
-    assert file.add_losses("step", "step()", returned) == sum(returned[key] for key in counted)
+    assert file.add_losses("step", returned) == sum(returned[key] for key in counted)
     assert file.loss_terms.counted == counted
 
 

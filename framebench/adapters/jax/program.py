@@ -253,5 +253,8 @@ def count_dtypes(tree: Any) -> dict[str, int]:
 
     Single numbers, such as counts of steps, are left out.
     """
-    arrays = [array for array in jax.tree.leaves(tree) if array.ndim]
-    return dict(Counter(str(a.dtype) for a in arrays if jnp.issubdtype(a.dtype, jnp.floating)))
+    counts: Counter[str] = Counter()
+    for array in jax.tree.leaves(tree):
+        if array.ndim and jnp.issubdtype(array.dtype, jnp.floating):
+            counts[str(array.dtype)] += 1
+    return dict(counts)

@@ -26,12 +26,10 @@ from framebench.adapters import user_blocks
 from framebench.adapters.jax.adapter import JaxAdapter, is_inexact
 from framebench.adapters.jax.states import list_keys, read_period_counters
 from framebench.adapters.user_functions import (
-    STEP,
     UserFile,
     describe_type,
     leave_operation_unknown,
     select_returned,
-    unwrap_loss,
 )
 from framebench.models import flax_weights
 from framebench.models.flax_blocks import Remat, recompute_nothing
@@ -66,8 +64,12 @@ ACCESS = user_blocks.ModuleAccess(
 @cache
 def user() -> UserFile:
     """Return the user's file, imported. Raises Fault."""
-    # JAX has no global seed: keys are the file's own
-    return UserFile(load_workload(USER_MODEL).facts["file"], lambda seed: None)
+
+    def seed_nothing(seed: int) -> None:
+        """Do nothing: JAX has no global seed, and the keys are the file's own."""
+
+    file = load_workload(USER_MODEL).facts["file"]
+    return UserFile(file, seed_nothing, "array", batch_types=ARRAYS, loss_types=jax.Array)
 
 
 @cache
@@ -158,19 +160,17 @@ def split_callable_tree(model: Any) -> tuple[Any, Callable[..., Any]]:
 
     The weights are in the same tree, which has None in the place of everything else.
     """
-    leaves = jax.tree.leaves(model)
-    form: Any = jax.tree.structure(model)
-    weights = [leaf if is_weight(leaf) else None for leaf in leaves]
-    others = [None if is_weight(leaf) else leaf for leaf in leaves]
+    weights = jax.tree.map(lambda leaf: leaf if is_weight(leaf) else None, model)
+    others = jax.tree.map(lambda leaf: None if is_weight(leaf) else leaf, model)
+
+    def choose(weight: Any, other: Any) -> Any:
+        return other if weight is None else weight
 
     def apply(weights: Any, *inputs: Any, **kwargs: Any) -> Any:
-        values = form.flatten_up_to(weights)
-        filled = []
-        for value, other in zip(values, others, strict=True):
-            filled.append(other if value is None else value)
-        return jax.tree.unflatten(form, filled)(*inputs, **kwargs)
+        whole = jax.tree.map(choose, weights, others, is_leaf=lambda node: node is None)
+        return whole(*inputs, **kwargs)
 
-    return jax.tree.unflatten(form, weights), apply
+    return weights, apply
 
 
 def name_path(path: tuple[Any, ...]) -> str:
@@ -232,7 +232,7 @@ class LinenModel(nnx.Module):
 
     def __init__(self, module: linen.Module) -> None:
         """Initialise the module on a batch of one sample from the user's file."""
-        x, _ = user().make_batch(1, ARRAYS, "array")
+        x, _ = user().make_batch(1)
         as_nnx = bridge.ToNNX(module, rngs=nnx.Rngs(SEED))
         self.inner = call_with(partial(bridge.lazy_init, as_nnx), x)
 
@@ -263,7 +263,7 @@ def loss(output: Any, target: Array) -> Array:
         return value.astype(jnp.promote_types(value.dtype, jnp.float32))
 
     wide_output = jax.tree.map(widen, output)
-    loss_array: Array = user().compute_loss(jax.Array, "an array", wide_output, target)
+    loss_array: Array = user().compute_loss(wide_output, target)
     return loss_array.reshape(())
 
 
@@ -338,11 +338,7 @@ def rename_weight(path: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def run_step(model: nnx.Module, batch: tuple[Any, Any], optimizer: Any) -> Array:
     """Make the file's own training step, and return its loss. Raises Fault."""
-    value = unwrap_loss(user().get("step")(model, user().as_written(batch), optimizer))
-    step_loss: Array = user().read_number(
-        "step", what=STEP, types=jax.Array, called="an array", value=value
-    )
-    return step_loss.reshape(())
+    return jnp.asarray(user().make_step(model, batch, optimizer)).reshape(())
 
 
 def make_step_optimizer(model: nnx.Module, transformation: optax.GradientTransformation) -> Any:
@@ -435,7 +431,7 @@ def make_weights() -> dict[str, np.ndarray]:
 
 def batch(size: int) -> tuple[Any, Any]:
     """Return inputs and targets in NumPy arrays. Raises Fault."""
-    x, y = user().make_batch(size, ARRAYS, "array")
+    x, y = user().make_batch(size)
     return map_tree(np.asarray, x), map_tree(np.asarray, y)
 
 
@@ -484,6 +480,9 @@ def facts(size: int) -> ModelFacts:
         "linen": isinstance(model, LinenModel | FunctionModel),
         "optimizer": "of the file" if has_optimizer() else "SGD",
     }
+
+
+read_facts_of_shapes = facts  # it runs no step, and makes the weights on the host
 
 
 def list_params(model: nnx.Module) -> list[tuple[str, list[int], bool]]:

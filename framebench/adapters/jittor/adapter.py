@@ -42,6 +42,7 @@ DEFAULT_FLAGS = {
 MOMENTS = {"m": "first moment", "values": "second moment"}
 # by optimizer: the kind of state in each of its lists
 STATES = {jt.optim.SGD: {"values": "momentum"}, jt.optim.Adam: MOMENTS, jt.optim.AdamW: MOMENTS}
+NO_STATES = ("params", "grads")  # lists in a group of weights that are no states
 # Jittor counts running statistics among the parameters, with their gradient stopped
 RUNNING = ("running_mean", "running_var")
 
@@ -284,23 +285,26 @@ class JittorAdapter(Adapter):
 
     def states(self) -> Iterator[State]:
         names = {id(p): name for name, p in self.model.named_parameters()}
+        for kind, p, value in self.iterate_states():
+            name = names.get(id(p), f"unknown weight {tuple(p.shape)}")
+            yield State(kind, name, value.numpy(), value.nbytes)
+
+    def iterate_states(self) -> Iterator[tuple[str, Var, Var]]:
+        """Yield the kind of each state of the optimizers, its weight and its value."""
         for optimizer in self.list_optimizers():
             kinds = STATES.get(type(optimizer), {})
             for group in optimizer.param_groups:
-                for key, values in find_state_lists(group).items():
-                    for p, value in zip(group["params"], values, strict=True):
-                        name = names.get(id(p), f"unknown weight {tuple(p.shape)}")
-                        yield State(kinds.get(key, key), name, value.numpy(), value.nbytes)
+                # each list of states is in the order of the group's weights
+                for key, values in group.items():
+                    if isinstance(values, list) and key not in NO_STATES:
+                        for p, value in zip(group["params"], values, strict=True):
+                            yield kinds.get(key, key), p, value
 
     def list_states(self) -> list[Var]:
         """Return the states of the optimizers, none in evaluation."""
-        states = []
-        if self.case.scenario_spec.trains:
-            for optimizer in self.list_optimizers():
-                for group in optimizer.param_groups:
-                    for values in find_state_lists(group).values():
-                        states += values
-        return states
+        if not self.case.scenario_spec.trains:
+            return []
+        return [value for _, _, value in self.iterate_states()]
 
     def list_optimizers(self) -> list[jt.optim.Optimizer]:
         """Return the optimizers of the case: a user's file may have several."""
@@ -465,15 +469,6 @@ class JittorAdapter(Adapter):
 
     def device(self) -> str:
         return read_gpu_name() if jt.has_cuda else "cpu"
-
-
-def find_state_lists(group: dict[str, Any]) -> dict[str, list[Var]]:
-    """Return the lists of states in a group of weights, by Jittor's names.
-
-    Each list is in the order of the group's weights.
-    """
-    others = ("params", "grads")
-    return {k: v for k, v in group.items() if isinstance(v, list) and k not in others}
 
 
 def read_onednn_version() -> str:

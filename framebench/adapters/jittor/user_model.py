@@ -17,12 +17,10 @@ from jittor import Module, Var, nn
 from framebench.adapters import user_blocks
 from framebench.adapters.jittor.adapter import JittorAdapter, copy_weights
 from framebench.adapters.user_functions import (
-    STEP,
     UserFile,
     describe_type,
     leave_operation_unknown,
     select_returned,
-    unwrap_loss,
 )
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.models.user_facts import ModelFacts
@@ -44,7 +42,8 @@ ACCESS = user_blocks.ModuleAccess(
 @cache
 def user() -> UserFile:
     """Return the user's file, imported. Raises Fault."""
-    return UserFile(load_workload(USER_MODEL).facts["file"], jt.set_global_seed)
+    file = load_workload(USER_MODEL).facts["file"]
+    return UserFile(file, jt.set_global_seed, "Var", batch_types=Var, loss_types=Var)
 
 
 class BlockBody(Module):
@@ -96,7 +95,7 @@ def find_blocks(model: Module) -> list[Module]:
 
 def loss(output: Any, target: Any) -> Var:
     """Return the file's loss. Raises Fault."""
-    return user().compute_loss(Var, "a Var", output, target).reshape((1,))
+    return user().compute_loss(output, target).reshape((1,))
 
 
 def optimizer(parameters: list[Var], model: Module) -> Any:
@@ -120,8 +119,7 @@ def optimizer(parameters: list[Var], model: Module) -> Any:
 
 def run_step(model: Module, batch: tuple[Any, Any], optimizer: Any) -> Var:
     """Make the file's own training step, and return its loss. Raises Fault."""
-    value = unwrap_loss(user().get("step")(model, user().as_written(batch), optimizer))
-    step_loss: Var = user().read_number("step", what=STEP, types=Var, called="a Var", value=value)
+    step_loss: Var = jt.array(user().make_step(model, batch, optimizer))
     return step_loss.detach()
 
 
@@ -134,7 +132,7 @@ def weights() -> dict[str, np.ndarray]:
 def batch(size: int) -> tuple[Any, Any]:
     """Return inputs and targets in NumPy arrays. Raises Fault."""
     jt.sync_all(True)
-    x, y = user().make_batch(size, Var, "Var")
+    x, y = user().make_batch(size)
     return map_tree(Var.numpy, x), map_tree(Var.numpy, y)
 
 

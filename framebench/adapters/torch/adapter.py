@@ -52,12 +52,12 @@ from framebench.adapters.torch.observe import (
     count_dtypes,
     count_graph_nodes,
     count_unique_bytes,
-    list_addresses,
+    find_storages,
 )
 from framebench.adapters.torch.parts import Process, Readings, TorchRecipe
 from framebench.adapters.torch.profiled import Profiled
 from framebench.adapters.torch.untracked import (
-    find_storages,
+    find_host_storages,
     iterate_attributes,
     list_all_tensors,
     read_mkl_bytes,
@@ -538,8 +538,7 @@ class TorchAdapter(Adapter):
 
     def list_trained(self) -> list[nn.Parameter]:
         """Return the parameters that the optimizer updates."""
-        trained = [p for p in self.model.parameters() if p.requires_grad]
-        return trained
+        return [p for p in self.model.parameters() if p.requires_grad]
 
     def state_tensors(self) -> list[Tensor]:
         """Return the tensors of the optimizer's states, counts of steps included."""
@@ -579,9 +578,8 @@ class TorchAdapter(Adapter):
 
     def named_untracked_bytes(self) -> dict[str, int]:
         roots = [*iterate_attributes(self.model), *iterate_globals(self.case.user_file)]
-        return find_holders(
-            roots, find_storages, list_addresses(self.known_tensors()), list_all_tensors()
-        )
+        known = find_storages(self.known_tensors())
+        return find_holders(roots, find_host_storages, known, list_all_tensors())
 
     def reported_library_bytes(self) -> int:
         return read_mkl_bytes() - self.mkl_bytes_before

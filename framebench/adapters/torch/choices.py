@@ -36,9 +36,11 @@ class Choice:
         """Return how many indices another choice lacks; the order within a top-k is ignored."""
         if self.operator != "topk" or not self.indices.ndim:
             return int((self.indices != other.indices).sum())
-        one, another = (choice.indices.movedim(self.dim, -1) for choice in (self, other))
-        is_same = one.unsqueeze(-1) == another.unsqueeze(-2)  # each of one's k with each of other's
-        return int((~is_same.any(-1)).sum())
+        own = self.indices.movedim(self.dim, -1)
+        others = other.indices.movedim(self.dim, -1)
+        is_same = own.unsqueeze(-1) == others.unsqueeze(-2)  # each of our k with each of theirs
+        is_lacking = ~is_same.any(-1)
+        return int(is_lacking.sum())
 
 
 class ChoiceMode(TorchDispatchMode):
@@ -136,8 +138,8 @@ def repeat_with_exact_choices(
     if changed is None:
         return None
     result, _ = record_choices(adapter, make_steps, forced=exact)
-    place, count = changed
-    return result, describe_change(exact[place], count, dtype)
+    choice, count = changed
+    return result, describe_change(choice, count, dtype)
 
 
 @contextmanager
@@ -180,16 +182,18 @@ def record_choices(
     return result, mode.choices
 
 
-def find_most_changed(exact: list[Choice], rounded: list[Choice]) -> tuple[int, int] | None:
-    """Return the place of the choice of which most indices differ, and how many do.
+def find_most_changed(exact: list[Choice], rounded: list[Choice]) -> tuple[Choice, int] | None:
+    """Return the exact choice of which most indices differ, and how many do.
 
     Returns None where none differs, or where the two runs do not make the same choices.
     """
-    shapes = [(choice.operator, choice.indices.shape) for choice in exact]
-    if shapes != [(choice.operator, choice.indices.shape) for choice in rounded]:
+    if list(map(describe_kind, exact)) != list(map(describe_kind, rounded)):
         return None
     counts = [one.count_changed(other) for one, other in zip(exact, rounded)]
-    if not any(counts):
-        return None
-    place = max(range(len(counts)), key=lambda number: counts[number])
-    return place, counts[place]
+    most = max(counts, default=0)
+    return (exact[counts.index(most)], most) if most else None
+
+
+def describe_kind(choice: Choice) -> tuple[str, torch.Size]:
+    """Return what two runs must have in common at a choice: its operator and its shape."""
+    return choice.operator, choice.indices.shape

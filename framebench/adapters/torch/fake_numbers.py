@@ -121,11 +121,15 @@ def compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
 def keep_numbers(fake: FakeTensor, result: Tensor) -> None:
     """Let the storage of a fake tensor have the numbers of a real one in the same order."""
     storage = fake.untyped_storage()
-    if hasattr(storage, NUMBERS) or (fake.shape, fake.stride()) != (result.shape, result.stride()):
+    if hasattr(storage, NUMBERS) or describe_layout(fake) != describe_layout(result):
         return
-    if fake.storage_offset() == result.storage_offset() and fake.dtype == result.dtype:
-        copy = result.untyped_storage().clone()  # a real argument may be the result itself
-        setattr(storage, NUMBERS, torch.empty(0, dtype=result.dtype).set_(copy))
+    copy = result.untyped_storage().clone()  # a real argument may be the result itself
+    setattr(storage, NUMBERS, torch.empty(0, dtype=result.dtype).set_(copy))
+
+
+def describe_layout(tensor: Tensor) -> tuple[object, ...]:
+    """Return what says where in its storage a tensor has which of its numbers."""
+    return tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset()
 
 
 def forget_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

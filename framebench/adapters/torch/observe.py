@@ -30,8 +30,6 @@ OTHER_PRODUCTS = (
     "mkldnn_rnn_layer",
     "mv",
 )
-# layers of an encoder that are one operator while no gradient is asked for
-FUSED_LAYERS = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd")
 # fused kernels of attention, of which PyTorch chooses one
 FUSED_KERNELS = (
     "flash_attention_for_cpu",
@@ -41,7 +39,6 @@ FUSED_KERNELS = (
 )
 # products of matrices in batches, as attention's are
 BATCHED_MATMULS = ("bmm", *(f"_scaled_dot_product_{kernel}" for kernel in FUSED_KERNELS))
-NO_BACKWARD_PASS = -1  # of `_current_graph_task_id`
 CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}  # by the number of axes
 
 
@@ -95,17 +92,30 @@ def follow_saved(save: Callable[[Tensor], Tensor]) -> Iterator[None]:
             torch.autograd.graph.disable_saved_tensors_hooks = refuse_hooks
 
 
-def count_unique_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the bytes of the storages of these tensors, each storage once.
+def find_storages(
+    tensors: Iterable[Tensor],
+    key: Callable[[torch.UntypedStorage], int] = torch.UntypedStorage.data_ptr,
+) -> dict[int, int]:
+    """Return the bytes of each storage that these tensors have, by its address or another key.
 
     Only the local part of a tensor that is divided among ranks counts.
     """
-    bytes_by_address = {}
+    storages = {}
     for tensor in tensors:
         for part in list_plain_tensors(tensor):
             storage = part.untyped_storage()
-            bytes_by_address[storage.data_ptr()] = storage.nbytes()
-    return sum(bytes_by_address.values())
+            storages[key(storage)] = storage.nbytes()
+    return storages
+
+
+def read_identity(storage: torch.UntypedStorage) -> int:
+    """Return what identifies a storage while it is alive; one without numbers has no address."""
+    return storage._cdata
+
+
+def count_unique_bytes(tensors: Iterable[Tensor]) -> int:
+    """Return the bytes of the storages of these tensors, each storage once."""
+    return sum(find_storages(tensors).values())
 
 
 def list_plain_tensors(tensor: Any) -> list[Tensor]:
@@ -128,15 +138,6 @@ def list_plain_tensors(tensor: Any) -> list[Tensor]:
     for name in names:
         tensors += list_plain_tensors(getattr(local, name))
     return tensors
-
-
-def list_addresses(tensors: Iterable[Tensor]) -> set[int]:
-    """Return the addresses of the storages of these tensors."""
-    addresses = set()
-    for tensor in tensors:
-        for part in list_plain_tensors(tensor):
-            addresses.add(part.untyped_storage().data_ptr())
-    return addresses
 
 
 def name_dtype(dtype: torch.dtype) -> str:
@@ -197,7 +198,7 @@ class StepCounter(DecomposingMode):
         self.models = models
         self.blocks = blocks
         self.lasting = list(lasting)  # kept alive, so that nothing else gets their addresses
-        self.lasting_addresses = list_addresses(self.lasting)
+        self.lasting_storages = find_storages(self.lasting)
         self.saved: dict[int, int] = {}  # bytes by address, of the whole step
         self.activations: dict[int, int] = {}  # bytes by address, of the current forward pass
         self.activation_bytes = 0  # the most that one forward pass saved
@@ -279,12 +280,10 @@ class StepCounter(DecomposingMode):
     def on_save(self, tensor: Tensor) -> Tensor:
         """Count a tensor that is saved for the backward pass."""
         self.counts["saved_tensors"] += 1
-        for part in list_plain_tensors(tensor):
-            storage = part.untyped_storage()
-            address = storage.data_ptr()
-            self.saved[address] = storage.nbytes()
-            if address not in self.lasting_addresses:
-                self.activations[address] = storage.nbytes()
+        for address, size in find_storages([tensor]).items():
+            self.saved[address] = size
+            if address not in self.lasting_storages:
+                self.activations[address] = size
         self.activation_bytes = max(self.activation_bytes, sum(self.activations.values()))
         return tensor
 
@@ -311,61 +310,3 @@ def name_layout(inputs: Tensor) -> str:
     if layout is None or inputs.shape[1] == 1:
         return "channels_first"
     return "channels_last" if inputs.is_contiguous(memory_format=layout) else "channels_first"
-
-
-class Float32Places(DecomposingMode):
-    """Context that counts the matmuls in float32 that modules make in their forward passes.
-
-    Forward passes that are recomputed in a backward pass are counted apart. The rest of a backward
-    pass is not: it has the types of the forward pass. A place is a module's name and the
-    operator's. What is inside of a fused layer is not seen here (`profiled.FusedPlaces`).
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.names = {module: name for name, module in model.named_modules()}
-        self.running: list[nn.Module] = []  # the innermost one last
-        self.counts: Counter[str] = Counter()  # of each place
-        self.recomputed: Counter[str] = Counter()
-        self.has_fused_layers = False
-        self.fused_dtypes: Counter[str] = Counter()  # of all matmuls inside of fused layers
-
-    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator, and count it at its place if it is a matmul in float32."""
-        name = func._schema.name.removeprefix("aten::")
-        self.has_fused_layers |= name in FUSED_LAYERS
-        in_backward = torch._C._current_graph_task_id() != NO_BACKWARD_PASS
-        is_forward = bool(self.running) or not in_backward
-        if is_forward and name.startswith(MATMULS + OTHER_PRODUCTS):
-            operand = next(argument for argument in args if isinstance(argument, Tensor))
-            if operand.dtype == torch.float32:
-                counts = self.recomputed if in_backward else self.counts
-                counts[f"{self.name_running_module()}: {name}"] += 1
-        return func(*args, **kwargs)
-
-    def name_running_module(self) -> str:
-        """Return the innermost module whose forward pass runs, or `loss` outside of modules."""
-        if not self.running:
-            return "loss"
-        return self.names.get(self.running[-1], "")
-
-    def __enter__(self) -> Float32Places:
-        self.handles = [
-            nn.modules.module.register_module_forward_pre_hook(self.enter_module),
-            # always: a recomputation ends by an error as soon as it has all that is needed
-            nn.modules.module.register_module_forward_hook(self.leave_module, always_call=True),
-        ]
-        return super().__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        for handle in self.handles:
-            handle.remove()
-
-    def enter_module(self, module: nn.Module, args: Any) -> None:
-        """Note that a module's forward pass begins."""
-        self.running.append(module)
-
-    def leave_module(self, module: nn.Module, args: Any, output: Any) -> None:
-        """Note that a module's forward pass has ended."""
-        self.running.pop()

@@ -24,7 +24,7 @@ from framebench.adapters.proof import (
     other_than,
 )
 from framebench.adapters.torch.adapter import TorchAdapter, make_optimizer
-from framebench.adapters.torch.observe import list_plain_tensors
+from framebench.adapters.torch.observe import find_storages, read_identity
 from framebench.adapters.torch.profiled import record_events
 from framebench.adapters.torch.quantized import import_package
 from framebench.models.spec import Optimizer
@@ -84,16 +84,15 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
         """Set the streams of the copies, and the tensors that stay on the device (`lasting`)."""
         super().__init__(self.pack, self.unpack)
         self.streams = streams
-        # by the storage itself: one without numbers, in a simulation, has no address
-        self.lasting: set[int] = set()
-        for tensor in lasting:
-            for part in list_plain_tensors(tensor):
-                self.lasting.add(part.untyped_storage()._cdata)
+        self.lasting = find_storages(lasting, read_identity)
         self.moved: list[_MovedTensor] = []
 
     def pack(self, tensor: Tensor) -> Tensor | _MovedTensor:
         """Begin to copy a tensor to the host; lasting and small ones stay on the device."""
-        if tensor.untyped_storage()._cdata in self.lasting or tensor.nbytes < LEAST_OFFLOADED:
+        if (
+            read_identity(tensor.untyped_storage()) in self.lasting
+            or tensor.nbytes < LEAST_OFFLOADED
+        ):
             return tensor
         stream = self.streams.to_host
         stream.wait_stream(torch.cuda.current_stream())

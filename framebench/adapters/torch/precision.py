@@ -18,8 +18,7 @@ from framebench.adapters.base import Switches
 from framebench.adapters.proof import Evidence, Proof, above, expect, including, none_but, only
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.device import TF32_AT_IMPORT
-from framebench.adapters.torch.observe import Float32Places
-from framebench.adapters.torch.profiled import FusedPlaces
+from framebench.adapters.torch.profiled import MatmulPlaces
 from framebench.suite.trees import call_with
 
 switch = Switches()
@@ -80,7 +79,7 @@ def fp32(run: TorchAdapter) -> Proof:
 
     def find_narrowed() -> Evidence:
         plain, observed = find_places(run, nullcontext)
-        return {"narrowed_at": sorted(plain.counts - observed.counts)}
+        return {"narrowed_at": sorted(plain.in_float32 - observed.in_float32)}
 
     proof = expect(
         weight_dtypes=only_real("float32"),
@@ -92,8 +91,8 @@ def fp32(run: TorchAdapter) -> Proof:
 
 def find_places(
     run: TorchAdapter, context: Callable[[], AbstractContextManager[Any]]
-) -> tuple[Float32Places, Float32Places]:
-    """Return where a user's model makes matmuls in float32, and how many.
+) -> tuple[MatmulPlaces, MatmulPlaces]:
+    """Return where a user's model makes matmuls, and in which types.
 
     The first are those of a forward pass in this context without any strategy, the second those of
     a step.
@@ -112,20 +111,11 @@ def count_places(
     run: TorchAdapter,
     compute: Callable[[TorchAdapter], None],
     context: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> Float32Places:
-    """Return where a computation in this context makes matmuls in float32.
-
-    Where layers are fused it is made twice: only a profile shows what is inside of them.
-    """
+) -> MatmulPlaces:
+    """Return where a computation in this context makes matmuls, and in which types."""
     run.seed()
-    with context(), Float32Places(run.model) as places:
+    with context(), MatmulPlaces(run.model) as places:
         compute(run)
-    if places.has_fused_layers:
-        run.seed()
-        with context(), FusedPlaces(run.model) as fused:
-            compute(run)
-        places.counts += fused.places
-        places.fused_dtypes = fused.dtypes
     return places
 
 
@@ -159,8 +149,9 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
             return {"widened_at": [f"{name}, in places that are not visible" for name in others]}
         autocast = partial(torch.autocast, run.torch_device.type, getattr(torch, products))
         plain, observed = find_places(run, autocast)
-        found = Counter(counted["products"]) + observed.fused_dtypes
-        return {"products": dict(found), "widened_at": list_widened(run, plain, observed)}
+        # of matmuls inside of fused layers only `observed` has the types
+        types = Counter(counted["products"]) | observed.dtypes
+        return {"products": dict(types), "widened_at": list_widened(run, plain, observed)}
 
     proof = expect(
         products=including(products),
@@ -171,7 +162,7 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
     return proof.counting_from(find_widened)
 
 
-def list_widened(run: TorchAdapter, plain: Float32Places, observed: Float32Places) -> list[str]:
+def list_widened(run: TorchAdapter, plain: MatmulPlaces, observed: MatmulPlaces) -> list[str]:
     """Return the places where a step makes more matmuls in float32 than plain passes would.
 
     Args:
@@ -183,10 +174,10 @@ def list_widened(run: TorchAdapter, plain: Float32Places, observed: Float32Place
     passes = 1
     if run.recipe.step != run.file_step:
         passes = run.micro_batches * run.loss_evaluations
-    allowed = Counter({place: passes * count for place, count in plain.counts.items()})
-    too_many = observed.counts - allowed
-    plain_places = plain.counts.keys() | plain.recomputed.keys()
-    new_places = observed.recomputed.keys() - plain_places
+    allowed = Counter({place: passes * count for place, count in plain.in_float32.items()})
+    too_many = observed.in_float32 - allowed
+    plain_places = plain.in_float32.keys() | plain.repeated_in_float32.keys()
+    new_places = observed.repeated_in_float32.keys() - plain_places
     return sorted(too_many.keys() | new_places)
 
 

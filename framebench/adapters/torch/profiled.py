@@ -15,7 +15,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from framebench.adapters.base import Evidence
-from framebench.adapters.torch.observe import FUSED_LAYERS, MATMULS, OTHER_PRODUCTS
+from framebench.adapters.torch.observe import MATMULS, OTHER_PRODUCTS
 from framebench.suite.trees import read_batch_length
 
 # the profiler's names of a call of what Dynamo compiled, of a run of a graph that Inductor
@@ -133,8 +133,7 @@ class Profiled:
         outside = 0
         for matmul in matmuls:
             recorded = self.recorded[matmul.id]
-            dtype = recorded.dtypes()[0]
-            dtypes[TYPES.get(dtype, dtype)] += 1
+            dtypes[read_dtype(recorded)] += 1
             if shorten_name(matmul) == "convolution":
                 convolutions[read_order(recorded)] += 1
             is_of_pass = is_within(matmul, MODEL) or is_within(matmul, BACKWARD)
@@ -148,26 +147,32 @@ class Profiled:
         }
 
 
-class FusedPlaces:
-    """Context that counts by place and type the matmuls inside of a model's fused layers.
+class MatmulPlaces:
+    """Context that counts the matmuls of a model's forward passes by their place and type.
 
-    No dispatch mode sees them, and under such a mode autocast does not reach them either. A place
-    is a module's name and the operator's.
+    A place is the name of the module, or `loss` outside of modules, and that of the operator.
+    Forward passes that a backward pass repeats are counted apart. The rest of a backward pass is
+    not counted: it has the types of the forward pass.
+
+    The profiler counts, since no dispatch mode sees the matmuls inside of layers that are one
+    operator while no gradient is asked for, as those of an encoder are.
     """
 
     def __init__(self, model: nn.Module) -> None:
         """Start all counts at zero."""
         self.names = {module: name for name, module in model.named_modules()}
         self.running: list[record_function] = []  # a mark of each module, the innermost one last
-        self.places: Counter[str] = Counter()  # of those in float32
-        self.dtypes: Counter[str] = Counter()
+        self.dtypes: Counter[str] = Counter()  # of all matmuls that are counted
+        self.in_float32: Counter[str] = Counter()  # by place
+        self.repeated_in_float32: Counter[str] = Counter()  # by place, in a backward pass
 
-    def __enter__(self) -> FusedPlaces:
+    def __enter__(self) -> MatmulPlaces:
         """Start the profiler, and mark each module in the profile."""
         self.profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
         self.profiler.__enter__()
         self.handles = [
             nn.modules.module.register_module_forward_pre_hook(self.enter_module),
+            # always: a repeated pass ends by an error as soon as it has all that is needed
             nn.modules.module.register_module_forward_hook(self.leave_module, always_call=True),
         ]
         return self
@@ -179,14 +184,21 @@ class FusedPlaces:
         self.profiler.__exit__(*error)
         events, recorded = read_profile(self.profiler)
         for matmul in list_innermost(events, MATMULS + OTHER_PRODUCTS):
-            layers = {shorten_name(parent) for parent in iterate_parents(matmul)}
-            if layers.isdisjoint(FUSED_LAYERS):
-                continue
-            dtype = recorded[matmul.id].dtypes()[0]
-            name = TYPES.get(dtype, dtype)
-            self.dtypes[name] += 1
-            if name == "float32":
-                self.places[f"{find_module(matmul)}: {shorten_name(matmul)}"] += 1
+            self.count(matmul, recorded[matmul.id])
+
+    def count(self, matmul: Any, recorded: Any) -> None:
+        """Count a matmul, given as the profiler's event and the raw one, unless it is backward."""
+        names = [str(parent.name) for parent in iterate_parents(matmul)]  # the innermost first
+        marks = [name for name in names if name.startswith((MODULE, BACKWARD))]
+        if marks and marks[0].startswith(BACKWARD):
+            return
+        dtype = read_dtype(recorded)
+        self.dtypes[dtype] += 1
+        if dtype == "float32":
+            module = marks[0].removeprefix(MODULE) if marks else "loss"
+            is_repeated = any(mark.startswith(BACKWARD) for mark in marks)
+            counts = self.repeated_in_float32 if is_repeated else self.in_float32
+            counts[f"{module}: {shorten_name(matmul)}"] += 1
 
     def enter_module(self, module: nn.Module, args: Any) -> None:
         """Mark that a module's forward pass begins."""
@@ -225,6 +237,12 @@ def record_events(run: Any) -> list[Any]:
     return list(profiler.events() or ())
 
 
+def read_dtype(matmul: Any) -> str:
+    """Return the type of the first operand of a matmul, given as the profiler's raw event."""
+    dtype = matmul.dtypes()[0]
+    return TYPES.get(dtype, dtype)
+
+
 def shorten_name(event: Any) -> str:
     """Return an operator's name without its namespace."""
     return str(event.name).rpartition("::")[2]
@@ -236,14 +254,6 @@ def iterate_parents(event: Any) -> Iterator[Any]:
     while parent is not None:
         yield parent
         parent = parent.cpu_parent
-
-
-def find_module(event: Any) -> str:
-    """Return the name of the innermost marked module that an event lies in, or "" without one."""
-    for parent in iterate_parents(event):
-        if parent.name.startswith(MODULE):
-            return str(parent.name).removeprefix(MODULE)
-    return ""
 
 
 def is_within(event: Any, name: str) -> bool:

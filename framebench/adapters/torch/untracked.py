@@ -16,13 +16,13 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 
 from framebench.adapters.holders import Root, StorageBytes, find_array_storage
-from framebench.adapters.torch.observe import iterate_graph, list_plain_tensors
+from framebench.adapters.torch.observe import find_storages, iterate_graph
 
 # attributes in which a module registers what it has, or that the harness has set
 REGISTERED = {"_parameters", "_buffers", "_modules", "forward", "block_runner", "bodies"}
 
 
-def find_storages(instance: Any) -> StorageBytes:
+def find_host_storages(instance: Any) -> StorageBytes:
     """Return the host storages of a tensor or NumPy array, and none for any other object.
 
     For a tensor they include the storages of its gradient, and of what its graph has saved for a
@@ -37,16 +37,10 @@ def find_storages(instance: Any) -> StorageBytes:
         tensors.append(instance.grad)
     for node in iterate_graph(instance):
         tensors += iterate_saved(node)
-    storages = {}
     try:
-        for tensor in tensors:
-            for part in list_plain_tensors(tensor):
-                if part.device.type == "cpu":
-                    storage = part.untyped_storage()
-                    storages[storage.data_ptr()] = storage.nbytes()
+        return find_storages(tensor for tensor in tensors if tensor.device.type == "cpu")
     except RuntimeError:  # a compiler's placeholder without numbers
         return {}
-    return storages
 
 
 def iterate_saved(node: Any) -> Iterator[Tensor]:

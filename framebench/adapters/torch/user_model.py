@@ -8,7 +8,7 @@ lists these modules of a model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from typing import Any, cast
@@ -25,7 +25,12 @@ from framebench.adapters.torch.known_faults import (
     explain_wrong_gradients as explain_wrong_gradients,
 )
 from framebench.adapters.torch.known_faults import list_names
-from framebench.adapters.torch.observe import follow_saved, list_plain_tensors, name_dtype
+from framebench.adapters.torch.observe import (
+    find_storages,
+    follow_saved,
+    name_dtype,
+    read_identity,
+)
 from framebench.adapters.torch.user_optimizer import (
     CombinedOptimizer,
     asks_for_closure,
@@ -76,7 +81,8 @@ MODELS: WeakSet[nn.Module] = WeakSet()  # made by the file
 @cache
 def user() -> UserFile:
     """Return the user's file, imported. Raises Fault."""
-    return UserFile(load_workload(USER_MODEL).facts["file"], torch.manual_seed)
+    file = load_workload(USER_MODEL).facts["file"]
+    return UserFile(file, torch.manual_seed, "tensor", batch_types=Tensor, loss_types=Tensor)
 
 
 class BlockBody(nn.Module):
@@ -290,7 +296,7 @@ def measure_saved_at_peak(model: nn.Module, batch: Any, blocks: list[nn.Module])
     def enter(block: nn.Module, args: Any, kwargs: Any) -> None:
         tensors = list(iterate_arrays((args, kwargs)))
         alive.extend(tensors)
-        outside.update(find_storages(tensors))
+        outside.update(find_storages(tensors, read_identity))
         running.append(inside[block])
 
     def leave(*_: Any) -> None:
@@ -298,7 +304,7 @@ def measure_saved_at_peak(model: nn.Module, batch: Any, blocks: list[nn.Module])
 
     def save(tensor: Tensor) -> Tensor:
         alive.append(tensor)
-        running[-1].update(find_storages([tensor]))
+        running[-1].update(find_storages([tensor], read_identity))
         return tensor
 
     handles: list[Any] = []
@@ -311,7 +317,8 @@ def measure_saved_at_peak(model: nn.Module, batch: Any, blocks: list[nn.Module])
     finally:
         for handle in handles:
             handle.remove()
-    lasting = find_storages([*model.parameters(), *model.buffers(), *iterate_arrays(batch)])
+    lasting_tensors = [*model.parameters(), *model.buffers(), *iterate_arrays(batch)]
+    lasting = find_storages(lasting_tensors, read_identity)
     fullest = max(count_bytes(inside[block], lasting | outside) for block in blocks)
     return count_bytes(outside, lasting) + fullest
 
@@ -321,19 +328,9 @@ def count_bytes(storages: Storages, others: Storages) -> int:
     return sum(storages[storage] for storage in storages.keys() - others.keys())
 
 
-def find_storages(tensors: Iterable[Tensor]) -> Storages:
-    """Return the bytes of each storage that these tensors have, by the storage's address."""
-    storages: Storages = {}
-    for tensor in tensors:
-        for part in list_plain_tensors(tensor):
-            storage = part.untyped_storage()
-            storages[storage._cdata] = storage.nbytes()  # fake tensors have it too
-    return storages
-
-
 def loss(output: Any, target: Any) -> Tensor:
     """Return the file's loss. Raises Fault."""
-    value: Tensor = user().compute_loss(Tensor, "a tensor", output, target)
+    value: Tensor = user().compute_loss(output, target)
     return value.reshape(())
 
 
@@ -434,7 +431,7 @@ def batch(size: int) -> tuple[Any, Any]:
     The tensors have numbers even in a mode of fake tensors.
     """
     with _disable_current_modes():
-        inputs, targets = user().make_batch(size, Tensor, "tensor")
+        inputs, targets = user().make_batch(size)
         return map_tree(to_canonical, inputs), map_tree(to_canonical, targets)
 
 
@@ -456,7 +453,7 @@ def facts(size: int) -> ModelFacts:
     `size` is the number of samples in a batch. Raises Fault.
     """
     model = make_plain_model()
-    inputs, targets = user().make_batch(size, Tensor, "tensor")
+    inputs, targets = user().make_batch(size)
     weight_facts = describe_weights(model)
     modules = dict(model.named_modules())
     description = user_blocks.describe_model(
@@ -480,6 +477,18 @@ def facts(size: int) -> ModelFacts:
         "compiled": any(is_compiled(module) for module in modules.values()),
         "sparse": sparse[:1],  # one is enough for a message
     }
+
+
+def read_facts_of_shapes(size: int) -> ModelFacts:
+    """Return the facts of the file's model without making a weight: all tensors are fake."""
+    # imported here, since no measured step needs them
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from framebench.adapters.torch.fake_modules import convertible_modules
+    from framebench.adapters.torch.fake_numbers import KnownNumbers
+
+    with FakeTensorMode(allow_non_fake_inputs=True), KnownNumbers(), convertible_modules():
+        return facts(size)
 
 
 def uses_batch(model: nn.Module, name: str) -> bool:
@@ -558,16 +567,9 @@ def run_step(model: nn.Module, batch: tuple[Any, Any], optimizer: Any) -> Tensor
 
     It gets the optimizer as the file's `optimizer` returned it, with schedules.
     """
-    returned = getattr(optimizer, "returned", optimizer)
-    value = unwrap_loss(user().get("step")(model, user().as_written(batch), returned))
-    if isinstance(value, Mapping):
-        value = user().add_losses("step", STEP, value)
-    if isinstance(value, int | float):
-        value = torch.tensor(float(value))
-    loss_of_step: Tensor = user().read_number(
-        "step", what=STEP, types=Tensor, called="a tensor", value=value
-    )
-    return loss_of_step.detach().reshape(())
+    file_optimizer = getattr(optimizer, "returned", optimizer)
+    step_loss = user().make_step(model, batch, file_optimizer)
+    return torch.as_tensor(step_loss).detach().reshape(())
 
 
 def find_named_period(adapter: Any) -> int:
