@@ -3,10 +3,11 @@
 A new framework is one subclass of `Adapter`, its switches, and one model file per workload.
 
 A *switch* is the function that turns a strategy on in one framework: `switch(adapter, **options)`
-is called before anything is built, and sets or wraps the parts that the adapter's build and step
-look at (`parts.py`). It returns a *proof* (`proof.py`), which judges the *evidence* once the case
-was measured: what one more step counted (`Adapter.observe`). The proof may make steps of its own,
-adds to the evidence what it counts in them, and says whether the strategy was really on.
+is called with the case's adapter before anything is built. It sets or wraps the parts that the
+adapter's build and step look at (`parts.py`). It returns a *proof* (`proof.py`), which judges the
+*evidence* once the case was measured: what one more step counted (`Adapter.observe`). The proof may
+make steps of its own, adds to the evidence what it counts in them, and says whether the strategy
+was really on.
 """
 
 from __future__ import annotations

@@ -75,14 +75,14 @@ class TokenGenerator(ABC):
     The prompt's loss and its part of the cache are computed before the first step.
     """
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, adapter: Any) -> None:
         """Begin without a cache: the switch of a strategy with a cache sets `cache`."""
-        self.run = run
-        self.prompt: int = run.config.length - run.case.decoded  # tokens
+        self.adapter = adapter
+        self.prompt: int = adapter.config.length - adapter.case.decoded  # tokens
         self.computed = 0  # tokens of a sequence, in the last step
         self.cache_bytes = 0  # when the cache had its last token
         self.cache: StaticCache | GrowingCache | None = None
-        self.layers: Iterator[int] = cycle(range(run.config.layers))
+        self.layers: Iterator[int] = cycle(range(adapter.config.layers))
         self.start = 0  # the position of the first token that is being computed
         self.collected: list[np.ndarray] | None = None  # logits, while `read_logits` asks for them
 
@@ -122,14 +122,14 @@ class TokenGenerator(ABC):
         """
         self.start = start
         self.computed += tokens.shape[1]
-        return self.run.model(tokens, start)
+        return self.adapter.model(tokens, start)
 
     def read_prompt(self) -> Any:
         """Fill the cache with the prompt, keep its loss, and return its logits."""
-        x, y = self.run.inputs
+        x, y = self.adapter.inputs
         with self.disable_gradients():
             logits = self.compute_logits(x[:, : self.prompt], 0)
-            self.prompt_loss = self.run.model_module.loss_sum(logits, y[:, : self.prompt])
+            self.prompt_loss = self.adapter.model_module.loss_sum(logits, y[:, : self.prompt])
             self.wait_for(self.prompt_loss)
         return logits
 
@@ -141,15 +141,15 @@ class TokenGenerator(ABC):
 
     def step(self) -> None:
         """Compute every token after the prompt, in one forward pass each, and the mean loss."""
-        run = self.run
-        run.release()
+        adapter = self.adapter
+        adapter.release()
         self.computed = 0
-        x, y = run.inputs
+        x, y = adapter.inputs
         total = self.prompt_loss
         with self.disable_gradients():
             for i in range(self.prompt, x.shape[1]):
                 logits = self.decode(x, i)
-                total = total + run.model_module.loss_sum(logits, y[:, i : i + 1])
+                total = total + adapter.model_module.loss_sum(logits, y[:, i : i + 1])
                 self.wait_for(total)
                 if self.collected is not None:
                     self.collected.append(self.to_numpy(logits))
@@ -157,7 +157,7 @@ class TokenGenerator(ABC):
                 self.cache_bytes = self.measure_cache()
                 self.cache.rewind(self.prompt)
                 self.wait_for()
-            run.output = total / x.numel()
+            adapter.output = total / x.numel()
 
     def read_logits(self) -> np.ndarray:
         """Return the logits of every token, from the prompt and one more step."""
@@ -173,10 +173,10 @@ class TokenGenerator(ABC):
         for array in self.list_cached():
             bytes_per_number = array.nbytes // array.numel()
         return {
-            "tokens_decoded": self.run.case.decoded,
+            "tokens_decoded": self.adapter.case.decoded,
             "tokens_computed": self.computed,
             "cache_bytes": self.cache_bytes,
-            "cache_bytes_by_formula": compute_cache_bytes(self.run.case, bytes_per_number),
+            "cache_bytes_by_formula": compute_cache_bytes(self.adapter.case, bytes_per_number),
         }
 
 
@@ -192,7 +192,7 @@ def expect_computed_once(generator: TokenGenerator) -> Proof:
 
     The cache must have the size that the formula gives.
     """
-    layers = generator.run.config.layers
+    layers = generator.adapter.config.layers
     proof = expect(
         tokens_computed=equal_to("tokens_decoded"),
         forward_passes=equal_to("tokens_decoded"),
@@ -204,6 +204,6 @@ def expect_computed_once(generator: TokenGenerator) -> Proof:
 
 def expect_recomputed(generator: TokenGenerator) -> Proof:
     """Return a proof that each token was computed with all those before it."""
-    tokens = sum(range(generator.prompt + 1, generator.run.config.length + 1))
+    tokens = sum(range(generator.prompt + 1, generator.adapter.config.length + 1))
     proof = expect(tokens_computed=tokens, forward_passes=equal_to("tokens_decoded"))
     return proof.counting(generator.count_tokens)

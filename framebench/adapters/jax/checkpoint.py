@@ -31,11 +31,11 @@ switch = Switches()
 DISABLED_PASSES = "xla_disable_hlo_passes"
 
 
-def checkpoint_blocks(run: JaxAdapter, every: int, stacked: bool, **options: Any) -> set[int]:
+def checkpoint_blocks(adapter: JaxAdapter, every: int, stacked: bool, **options: Any) -> set[int]:
     """Run every so many of the model's blocks under jax.checkpoint.
 
     Args:
-        run: The adapter of the case.
+        adapter: The adapter of the case.
         every: 1 checkpoints each block, 2 every second one.
         stacked: Also loop over identical layers.
         options: Options of `nnx.remat`.
@@ -56,48 +56,50 @@ def checkpoint_blocks(run: JaxAdapter, every: int, stacked: bool, **options: Any
         chosen.add(i)
         return checkpoint_block(block)
 
-    run.recipe.model_options["remat"] = remat
+    adapter.recipe.model_options["remat"] = remat
     if stacked:
-        stack_layers(run)
+        stack_layers(adapter)
     else:
-        keep_barriers(run)
+        keep_barriers(adapter)
     return chosen
 
 
-def stack_layers(run: JaxAdapter) -> None:
+def stack_layers(adapter: JaxAdapter) -> None:
     """Build identical layers as one, whose program loops over them."""
-    run.recipe.model_options.wrap("scan", lambda _: True)
+    adapter.recipe.model_options.wrap("scan", lambda _: True)
 
 
-def keep_barriers(run: JaxAdapter) -> None:
+def keep_barriers(adapter: JaxAdapter) -> None:
     """Keep XLA:CPU from merging recomputations with the originals, which would save no memory.
 
     XLA:CPU removes the barriers that jax.checkpoint sets (its pass `cse_barrier_expander`), and
     then merges equal subexpressions. This function disables that pass, so the barriers stay. A loop
     over layers needs no barriers; XLA:GPU was not tried.
     """
-    if run.platform == "cpu":
-        run.recipe.compiler_options.wrap(DISABLED_PASSES, lambda _: "cse_barrier_expander")
+    if adapter.platform == "cpu":
+        adapter.recipe.compiler_options.wrap(DISABLED_PASSES, lambda _: "cse_barrier_expander")
 
 
-def can_stack_layers(run: JaxAdapter) -> bool:
+def can_stack_layers(adapter: JaxAdapter) -> bool:
     """Return whether identical layers can be stacked and looped over.
 
     Of a stack no half could be frozen, and Adafactor would factor all layers together. XLA turns a
     loop over one layer into the layer.
     """
-    if run.case.scenario != "train" or run.case.optimizer.name == "adafactor":
+    if adapter.case.scenario != "train" or adapter.case.optimizer.name == "adafactor":
         return False
-    return run.workload.identical_layers(run.config) > 1
+    return adapter.workload.identical_layers(adapter.config) > 1
 
 
-def trace_without_checkpoints(run: JaxAdapter) -> Any:
+def trace_without_checkpoints(adapter: JaxAdapter) -> Any:
     """Return the step without checkpointing as JAX traces it."""
-    return run.trace_with(model_options=run.recipe.model_options | {"remat": recompute_nothing})
+    return adapter.trace_with(
+        model_options=adapter.recipe.model_options | {"remat": recompute_nothing}
+    )
 
 
 @switch
-def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
+def checkpoint(adapter: JaxAdapter, every: int = 1) -> Proof:
     """Recompute blocks, and prove it by counting products (matmuls and convolutions).
 
     The step must request more products than one without checkpointing, and the executable must have
@@ -106,21 +108,21 @@ def checkpoint(run: JaxAdapter, every: int = 1) -> Proof:
     but replaced by something else, as the outer products of a single sample are.
 
     Args:
-        run: The adapter of the case.
+        adapter: The adapter of the case.
         every: 1 checkpoints each block, 2 every second one.
     """
-    stacked = every == 1 and can_stack_layers(run)
-    chosen = checkpoint_blocks(run, every, stacked)
+    stacked = every == 1 and can_stack_layers(adapter)
+    chosen = checkpoint_blocks(adapter, every, stacked)
 
     def count_products(observed: Evidence) -> Evidence:
         """Count the products of a step without checkpointing, and those that XLA merged."""
-        plain = trace_without_checkpoints(run)
+        plain = trace_without_checkpoints(adapter)
         products_without = len(find_products(plain.jaxpr))
         merged = 0  # products that were requested and are missing from the executable
-        if not run.recipe.eager:
+        if not adapter.recipe.eager:
             merged = observed["products"] - sum(observed["compiled_products"].values())
         if merged > 0:  # products that the plain executable lacks too were not merged
-            compiled = plain.lower().compile(dict(run.recipe.compiler_options))
+            compiled = plain.lower().compile(dict(adapter.recipe.compiler_options))
             merged -= products_without - count_compiled_products(compiled).total()
         return {
             "products_without": products_without,
@@ -139,7 +141,7 @@ def count_traced_reductions(*jaxprs: ClosedJaxpr) -> int:
 
 
 @switch
-def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
+def checkpoint_dots(adapter: JaxAdapter, batched: bool = True) -> Proof:
     """Save products (matmuls and convolutions) and recompute the rest.
 
     Matmuls with an axis of a batch, as attention's are, are saved only if `batched`.
@@ -149,25 +151,25 @@ def checkpoint_dots(run: JaxAdapter, batched: bool = True) -> Proof:
     """
     policies = jax.checkpoint_policies
     policy = policies.dots_saveable if batched else policies.dots_with_no_batch_dims_saveable
-    checkpoint_blocks(run, 1, can_stack_layers(run), policy=policy)
+    checkpoint_blocks(adapter, 1, can_stack_layers(adapter), policy=policy)
 
     def count_products(observed: Evidence) -> Evidence:
         """Count the products and reductions that the step has and a plain step has not."""
-        without = trace_without_checkpoints(run)
+        without = trace_without_checkpoints(adapter)
         batched_without = count_batched_matmuls(without.jaxpr)
-        if run.recipe.eager:  # an eager step runs exactly the traced equations
+        if adapter.recipe.eager:  # an eager step runs exactly the traced equations
             products = observed["products"] - len(find_products(without.jaxpr))
-            reductions = count_traced_reductions(*run.list_jaxprs())
+            reductions = count_traced_reductions(*adapter.list_jaxprs())
             reductions_without = count_traced_reductions(without.jaxpr)
         else:
-            plain = without.lower().compile(dict(run.recipe.compiler_options))
+            plain = without.lower().compile(dict(adapter.recipe.compiler_options))
             compiled_products = sum(observed["compiled_products"].values())
             products = compiled_products - count_compiled_products(plain).total()
-            reductions = run.program.count_text(REDUCTION)
+            reductions = adapter.program.count_text(REDUCTION)
             reductions_without = plain.as_text().count(REDUCTION)
         return {
             "products_more": products,
-            "batched_products_recomputed": run.count_batched_matmuls() - batched_without,
+            "batched_products_recomputed": adapter.count_batched_matmuls() - batched_without,
             "reductions": reductions,
             "reductions_without": reductions_without,
         }

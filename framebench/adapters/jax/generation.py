@@ -75,11 +75,11 @@ class CacheWriter:
 class JaxGenerator:
     """Make the step of `generate`: every token after the prompt, which is read before the step."""
 
-    def __init__(self, run: JaxAdapter, cached: bool) -> None:
+    def __init__(self, adapter: JaxAdapter, cached: bool) -> None:
         """Make the prompt's program; nothing is compiled or computed yet."""
-        self.run = run
-        self.prompt = run.config.length - run.case.decoded  # tokens
-        self.writer = CacheWriter(run.model_module.attend_plainly) if cached else None
+        self.adapter = adapter
+        self.prompt = adapter.config.length - adapter.case.decoded  # tokens
+        self.writer = CacheWriter(adapter.model_module.attend_plainly) if cached else None
         self.cache: Tree = []
         self.prompt_loss: Any = 0.0
         self.calls = 0  # of the compiled program, in the last step
@@ -91,30 +91,30 @@ class JaxGenerator:
 
         The prompt has a program of its own.
         """
-        run = self.run
+        adapter = self.adapter
         if self.writer:
             self.cache = self.make_cache()
-        with jax.default_matmul_precision(run.recipe.precision):
-            x, y = (np.asarray(tokens)[:, : self.prompt] for tokens in run.inputs)
+        with jax.default_matmul_precision(adapter.recipe.precision):
+            x, y = (np.asarray(tokens)[:, : self.prompt] for tokens in adapter.inputs)
             logits, self.cache = self.prompt_program(
-                run.params, run.stats, run.constants, self.cache, x
+                adapter.params, adapter.stats, adapter.constants, self.cache, x
             )
-            self.prompt_loss = jax.jit(run.model_module.loss_sum)(logits, y)
+            self.prompt_loss = jax.jit(adapter.model_module.loss_sum)(logits, y)
         return logits
 
     def make_cache(self) -> list[tuple[Array, Array]]:
         """Return empty keys and values of each layer, (batch, time, head, width / heads) each."""
-        config = self.run.config
+        config = self.adapter.config
         width_of_head = config.width // config.heads
-        shape = (self.run.case.batch, config.length, config.heads, width_of_head)
-        dtype = self.run.recipe.dtype
+        shape = (self.adapter.case.batch, config.length, config.heads, width_of_head)
+        dtype = self.adapter.recipe.dtype
         return [(jnp.zeros(shape, dtype), jnp.zeros(shape, dtype)) for _ in range(config.layers)]
 
     def run_prompt(
         self, params: Tree, stats: Tree, constants: Tree, cache: Tree, x: Array
     ) -> tuple[Array, Tree]:
         """Return the logits of the prompt, and the cache that holds it."""
-        model = merge_model(self.run.graph, params, stats, constants)
+        model = merge_model(self.adapter.graph, params, stats, constants)
         if self.writer:
             return self.writer.run(model, x, 0, cache)
         return model(x), cache
@@ -144,31 +144,31 @@ class JaxGenerator:
             else:
                 logits = jax.lax.dynamic_slice_in_dim(model(x), position, 1, 1)
             target = jax.lax.dynamic_slice_in_dim(y, position, 1, 1)
-            return cache, total + self.run.model_module.loss_sum(logits, target), logits
+            return cache, total + self.adapter.model_module.loss_sum(logits, target), logits
 
         return decode
 
     def list_arguments(self) -> tuple[Any, ...]:
         """Return the arguments of the first token's call."""
-        run = self.run
-        model = (run.params, run.stats, run.constants)
+        adapter = self.adapter
+        model = (adapter.params, adapter.stats, adapter.constants)
         position = jnp.asarray(self.prompt, jnp.int32)
-        return *model, self.cache, self.prompt_loss, position, *run.inputs
+        return *model, self.cache, self.prompt_loss, position, *adapter.inputs
 
     def step(self) -> None:
         """Compute every token after the prompt, each by one call of the program."""
-        run = self.run
-        run.release()
+        adapter = self.adapter
+        adapter.release()
         self.calls = 0
         *model, cache, total, _, x, y = self.list_arguments()
-        for i in range(self.prompt, run.config.length):
+        for i in range(self.prompt, adapter.config.length):
             position = jnp.asarray(i, jnp.int32)
-            cache, total, logits = run.program(*model, cache, total, position, x, y)
+            cache, total, logits = adapter.program(*model, cache, total, position, x, y)
             self.calls += 1
             if self.collected is not None:
                 self.collected.append(np.asarray(logits))
         self.cache = cache
-        run.output = total / x.size
+        adapter.output = total / x.size
 
     def read_logits(self) -> np.ndarray:
         """Return the logits of every token, from the prompt and one more step."""
@@ -180,41 +180,43 @@ class JaxGenerator:
 
     def count_tokens(self) -> Evidence:
         """Return how many tokens the last step's calls have computed, and the size of the cache."""
-        run = self.run
-        shapes = [product.outvars[0].aval.shape for product in find_products(*run.list_jaxprs())]
+        adapter = self.adapter
+        shapes = [
+            product.outvars[0].aval.shape for product in find_products(*adapter.list_jaxprs())
+        ]
         # logits are (batch, tokens, vocabulary)
-        tokens_of_calls = [shape[1] for shape in shapes if shape[-1] == run.config.vocabulary]
-        number_bytes = np.dtype(run.recipe.dtype).itemsize
+        tokens_of_calls = [shape[1] for shape in shapes if shape[-1] == adapter.config.vocabulary]
+        number_bytes = np.dtype(adapter.recipe.dtype).itemsize
         return {
-            "tokens_decoded": run.case.decoded,
+            "tokens_decoded": adapter.case.decoded,
             "calls": self.calls,
             "tokens_of_a_call": max(tokens_of_calls),
             "cache_bytes": count_bytes(jax.tree.leaves(self.cache)),
-            "cache_bytes_by_formula": compute_cache_bytes(run.case, number_bytes),
+            "cache_bytes_by_formula": compute_cache_bytes(adapter.case, number_bytes),
         }
 
 
-def set_generator(run: JaxAdapter, cached: bool) -> Proof:
+def set_generator(adapter: JaxAdapter, cached: bool) -> Proof:
     """Prepare decoding with or without a cache, and return the proof that both share.
 
     A cache is donated to each call of the program, which writes the new cache over it.
     """
-    generator = JaxGenerator(run, cached)
+    generator = JaxGenerator(adapter, cached)
     if generator.writer:
-        run.recipe.model_options["attend"] = generator.writer.attend
-        run.recipe.jit_options["donate_argnums"] = (CACHE_ARGUMENT,)
-    run.before_first_step.append(generator.read_prompt)
-    run.recipe.decoder = generator.make_decoder
-    run.recipe.decoder_arguments = generator.list_arguments
-    run.recipe.step = generator.step
-    run.recipe.read_logits = generator.read_logits
+        adapter.recipe.model_options["attend"] = generator.writer.attend
+        adapter.recipe.jit_options["donate_argnums"] = (CACHE_ARGUMENT,)
+    adapter.before_first_step.append(generator.read_prompt)
+    adapter.recipe.decoder = generator.make_decoder
+    adapter.recipe.decoder_arguments = generator.list_arguments
+    adapter.recipe.step = generator.step
+    adapter.recipe.read_logits = generator.read_logits
     return expect(calls=equal_to("tokens_decoded")).counting(generator.count_tokens)
 
 
 @switch
-def static_cache(run: JaxAdapter) -> Proof:
+def static_cache(adapter: JaxAdapter) -> Proof:
     """Write keys and values into arrays as long as the sequence will be."""
-    return set_generator(run, cached=True) & expect(
+    return set_generator(adapter, cached=True) & expect(
         tokens_of_a_call=1,
         # of the executable's arguments, at least the cache shares memory with the results
         cache_bytes=(equal_to("cache_bytes_by_formula"), at_most("aliased_bytes")),
@@ -222,7 +224,7 @@ def static_cache(run: JaxAdapter) -> Proof:
 
 
 @switch
-def no_cache(run: JaxAdapter) -> Proof:
+def no_cache(adapter: JaxAdapter) -> Proof:
     """Compute the whole sequence for each token."""
-    proof = set_generator(run, cached=False)
-    return proof & expect(tokens_of_a_call=run.config.length, cache_bytes=0)
+    proof = set_generator(adapter, cached=False)
+    return proof & expect(tokens_of_a_call=adapter.config.length, cache_bytes=0)

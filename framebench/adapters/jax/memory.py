@@ -28,24 +28,24 @@ switch = Switches()
 
 
 @switch
-def no_donate(run: JaxAdapter) -> Proof:
+def no_donate(adapter: JaxAdapter) -> Proof:
     """Compile the step without donation: its results are not written over its arguments."""
-    run.recipe.jit_options["donate_argnums"] = ()
+    adapter.recipe.jit_options["donate_argnums"] = ()
     return expect(arguments_deleted=0, aliased_bytes=0)
 
 
 @switch
-def mu_bf16(run: JaxAdapter) -> Proof:
+def mu_bf16(adapter: JaxAdapter) -> Proof:
     """Keep the first moment in bfloat16; the update is computed before the moment is rounded."""
-    optimizer = run.case.optimizer
+    optimizer = adapter.case.optimizer
     if "first moment" not in optimizer.states:
         raise IncompatibleStrategies(
             f"mu_bf16 does not combine with {optimizer.name}, which keeps no first moment"
         )
-    run.recipe.optimizer = make_optimizer(optimizer, mu_dtype=jnp.bfloat16)
+    adapter.recipe.optimizer = make_optimizer(optimizer, mu_dtype=jnp.bfloat16)
 
     def count_moments() -> Evidence:
-        kinds = [f"{state.kind}, {state.array.dtype}" for state in run.states()]
+        kinds = [f"{state.kind}, {state.array.dtype}" for state in adapter.states()]
         return {"moments": dict(Counter(kinds))}
 
     proof = expect(
@@ -76,7 +76,7 @@ def train_once(adapter: JaxAdapter) -> Evidence:
 
 
 @switch
-def after_training(run: JaxAdapter, cleared: bool) -> Proof:
+def after_training(adapter: JaxAdapter, cleared: bool) -> Proof:
     """Train another model for one step first, and drop it.
 
     With `cleared`, Python's collector runs too, and JAX drops its caches.
@@ -85,15 +85,15 @@ def after_training(run: JaxAdapter, cleared: bool) -> Proof:
 
     def train() -> None:
         """Train the other model, and measure the bytes that are held after it was dropped."""
-        training.update(train_once(run))
-        before = run.collections["generation 2"]
+        training.update(train_once(adapter))
+        before = adapter.collections["generation 2"]
         if cleared:
             gc.collect()
             jax.clear_caches()
-        training["full_collections"] = run.collections["generation 2"] - before
-        training["bytes_held_before_evaluation"] = run.live_bytes()
+        training["full_collections"] = adapter.collections["generation 2"] - before
+        training["bytes_held_before_evaluation"] = adapter.live_bytes()
 
-    run.before_first_step.append(train)
+    adapter.before_first_step.append(train)
     proof = expect(trained_steps=1, full_collections=above(0) if cleared else at_most(0))
     return proof.counting(lambda: training)
 
@@ -101,34 +101,34 @@ def after_training(run: JaxAdapter, cleared: bool) -> Proof:
 # the allocator of a GPU, set by environment variables before JAX is imported
 
 
-def read_statistics(run: JaxAdapter) -> Evidence:
+def read_statistics(adapter: JaxAdapter) -> Evidence:
     """Return XLA's counts of its allocations, and the platform."""
-    return {"counted": run.read_allocator(), "platform": run.platform}
+    return {"counted": adapter.read_allocator(), "platform": adapter.platform}
 
 
 @switch
-def pool_off(run: JaxAdapter) -> Proof:
+def pool_off(adapter: JaxAdapter) -> Proof:
     """Prove that XLA counts nothing: its counts are those of its pools, and there is none."""
-    return expect(platform="gpu", counted={}).counting(lambda: read_statistics(run))
+    return expect(platform="gpu", counted={}).counting(lambda: read_statistics(adapter))
 
 
 @switch
-def malloc_async(run: JaxAdapter) -> Proof:
+def malloc_async(adapter: JaxAdapter) -> Proof:
     """Prove that XLA counts allocations, but no bytes of a pool: the pool is the driver's."""
 
     expected = {"counted.num_allocs": above(0), "counted.pool_bytes": 0}
-    return expect(expected, platform="gpu").counting(lambda: read_statistics(run))
+    return expect(expected, platform="gpu").counting(lambda: read_statistics(adapter))
 
 
 @switch
-def memory_fraction(run: JaxAdapter) -> Proof:
+def memory_fraction(adapter: JaxAdapter) -> Proof:
     """Prove that XLA may take 0.8 of the GPU's memory; without the setting it is 0.75."""
 
     def read_limit() -> Evidence:
         query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
         answer = subprocess.run(query, capture_output=True, text=True, check=True).stdout
         return {
-            "limit": run.read_allocator().get("bytes_limit", 0),
+            "limit": adapter.read_allocator().get("bytes_limit", 0),
             "gpu_memory": int(answer.split()[0]) * 2**20,
         }
 
@@ -137,15 +137,15 @@ def memory_fraction(run: JaxAdapter) -> Proof:
 
 
 @switch
-def preallocate(run: JaxAdapter) -> Proof:
+def preallocate(adapter: JaxAdapter) -> Proof:
     """Prove that XLA takes more than half of its limit before the first step."""
     evidence: Evidence = {}
 
     def read_reserved() -> None:
-        counted = run.read_allocator()
+        counted = adapter.read_allocator()
         evidence["reserved_before"] = counted.get("pool_bytes", 0)
         evidence["limit"] = counted.get("bytes_limit", 0)
 
-    run.before_first_step.append(read_reserved)
+    adapter.before_first_step.append(read_reserved)
     proof = expect(limit=(above(0), below("reserved_before", times=2)))
     return proof.counting(lambda: evidence)

@@ -35,7 +35,7 @@ def name_inputs(block: Run) -> Run:
 
 
 @switch
-def offload(run: JaxAdapter) -> Proof:
+def offload(adapter: JaxAdapter) -> Proof:
     """Keep each block's input in host memory, and recompute the rest of the block.
 
     XLA:CPU drops the copies, since host and device have the same memory.
@@ -46,21 +46,21 @@ def offload(run: JaxAdapter) -> Proof:
         offload_src="device",
         offload_dst=HOST,
     )
-    checkpoint_blocks(run, 1, can_stack_layers(run), policy=policy)
+    checkpoint_blocks(adapter, 1, can_stack_layers(adapter), policy=policy)
     # `checkpoint_blocks` has set it: the function that makes block i recompute
-    checkpoint_block = run.recipe.model_options["remat"]
+    checkpoint_block = adapter.recipe.model_options["remat"]
     # cached, so that layers with the same function still have the same function
     name_inputs_once = cache(name_inputs)
 
     def remat(i: int, block: Run) -> Run:
         return checkpoint_block(i, name_inputs_once(block))
 
-    run.recipe.model_options["remat"] = remat
+    adapter.recipe.model_options["remat"] = remat
 
     def count_bytes() -> Evidence:
-        plans = [compiled.memory_analysis() for compiled in run.program.compiled.values()]
+        plans = [compiled.memory_analysis() for compiled in adapter.program.compiled.values()]
         return {
-            "bytes_to_host": count_bytes_to_host(run.list_jaxprs()),
+            "bytes_to_host": count_bytes_to_host(adapter.list_jaxprs()),
             "compiled_host_bytes": sum(plan.host_temp_size_in_bytes for plan in plans),
         }
 
@@ -81,14 +81,14 @@ def count_bytes_to_host(jaxprs: Iterable[ClosedJaxpr]) -> int:
 
 
 @switch
-def optimizer_offload(run: JaxAdapter) -> Proof:
+def optimizer_offload(adapter: JaxAdapter) -> Proof:
     """Keep the optimizer's state in host memory.
 
     See https://docs.jax.dev/en/latest/notebooks/host-offloading.html. XLA:CPU removes the copies,
     since host and device have the same memory.
     """
-    device = run.make_sharding()
-    host = run.make_sharding(HOST)
+    device = adapter.make_sharding()
+    host = adapter.make_sharding(HOST)
 
     def keep_state_on_host(inner: optax.GradientTransformation) -> optax.GradientTransformation:
         def update(updates: Tree, state: Tree, params: Tree | None = None) -> tuple[Tree, Tree]:
@@ -101,19 +101,19 @@ def optimizer_offload(run: JaxAdapter) -> Proof:
     def choose_memory(what: str, shape: tuple[int, ...]) -> Sharding:
         return host if what == "state" else device
 
-    run.recipe.wrap("optimizer", keep_state_on_host)
-    run.recipe.sharding = choose_memory
+    adapter.recipe.wrap("optimizer", keep_state_on_host)
+    adapter.recipe.sharding = choose_memory
 
     def count_state_bytes() -> Evidence:
         """Count the bytes of the optimizer's state: all, those on the host, and those planned."""
         size = on_host = 0
-        for array in jax.tree.leaves(run.optimizer_state):
+        for array in jax.tree.leaves(adapter.optimizer_state):
             if array.ndim == 0:  # a count of steps stays on the device
                 continue
             size += array.nbytes
             if array.sharding.memory_kind == HOST:
                 on_host += array.nbytes
-        plans = [compiled.memory_analysis() for compiled in run.program.compiled.values()]
+        plans = [compiled.memory_analysis() for compiled in adapter.program.compiled.values()]
         return {
             "state_bytes": size,
             "state_bytes_on_host": on_host,

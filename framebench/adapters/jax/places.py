@@ -44,21 +44,21 @@ def add_scope(call: Callable[..., Any]) -> Callable[..., Any]:
     return call_in_scope
 
 
-def list_widened_layers(run: JaxAdapter) -> list[str]:
+def list_widened_layers(adapter: JaxAdapter) -> list[str]:
     """Return the layers with a `dtype` of their own whose forward pass has products in float32.
 
     A strategy of mixed precision sets the `dtype` of every layer that has one. Other modules, such
     as a user's own with nothing but weights, compute in the type that follows from their operands.
     The step is traced anew, with the names of its modules, and not run.
     """
-    model = run.make_abstract(run.config, run.recipe.training)
+    model = adapter.make_abstract(adapter.config, adapter.recipe.training)
     with_dtype = set()
     for path, module in nnx.iter_modules(model):
         if hasattr(module, "dtype"):
             with_dtype.add(".".join(map(str, path)))
     with name_modules(model):
-        program = run.make_program(run.take_apart(model).graph)
-        traced = program.trace(*run.list_arguments())
+        program = adapter.make_program(adapter.take_apart(model).graph)
+        traced = program.trace(*adapter.list_arguments())
     widened = set()
     for layer, product in iterate_forward_products(traced.jaxpr):
         types = {str(operand.aval.dtype) for operand in product.invars}

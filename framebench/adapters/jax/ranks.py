@@ -46,14 +46,14 @@ def begin(ranks: int) -> None:
         jax.config.update("jax_num_cpu_devices", ranks)
 
 
-def gather_readings(run: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
+def gather_readings(adapter: JaxAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the readings of each device, with the bytes that it holds between two steps.
 
     If there are several processes, each must call it. If one process has all devices, its memory
     is not that of a device: the only peak is then the compiler's plan, which is made for one
     device.
     """
-    all_readings = [readings | {"held": held} for held in count_held_bytes(run)]
+    all_readings = [readings | {"held": held} for held in count_held_bytes(adapter)]
     if jax.process_count() > 1:
         (own_readings,) = all_readings
         return exchange_readings(own_readings)
@@ -90,13 +90,13 @@ def gather_values(array: Array) -> np.ndarray:
     return np.asarray(process_allgather(array, tiled=True))
 
 
-def count_held_bytes(run: JaxAdapter) -> list[dict[str, int]]:
+def count_held_bytes(adapter: JaxAdapter) -> list[dict[str, int]]:
     """Return the bytes that each device holds between two steps, by kind.
 
     Gradients count as 0, since they live inside the step only.
     """
-    params = count_bytes_by_device(list_arrays(run.params))
-    states = count_bytes_by_device(list_arrays(run.optimizer_state))
+    params = count_bytes_by_device(list_arrays(adapter.params))
+    states = count_bytes_by_device(list_arrays(adapter.optimizer_state))
     sizes = []
     for device, size in params.items():
         sizes.append(
@@ -129,18 +129,18 @@ def shard_longest_axis(mesh: Mesh, shape: tuple[int, ...]) -> NamedSharding:
 
 
 @switch
-def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) -> Proof:
+def sharded(adapter: JaxAdapter, split: tuple[str, ...], processes: bool = False) -> Proof:
     """Divide the batch over several devices, and also the arrays in `split`.
 
     Every device has the whole of all other arrays.
 
     Args:
-        run: The adapter of the case.
+        adapter: The adapter of the case.
         split: Names of further arrays that are divided: "params", "state".
         processes: Whether each device has a process of its own.
     """
-    ranks = run.case.ranks
-    mesh = make_mesh(tuple(run.devices))
+    ranks = adapter.case.ranks
+    mesh = make_mesh(tuple(adapter.devices))
     everywhere = NamedSharding(mesh, PartitionSpec())
     by_samples = NamedSharding(mesh, PartitionSpec(AXIS))
 
@@ -151,8 +151,8 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
             return shard_longest_axis(mesh, shape)
         return everywhere
 
-    run.recipe.sharding = sharding
-    run.recipe.to_numpy = gather_values
+    adapter.recipe.sharding = sharding
+    adapter.recipe.to_numpy = gather_values
 
     def count_share(what: str, arrays: list[Array]) -> int:
         """Return the bytes of these arrays that each device gets by the sharding."""
@@ -164,11 +164,11 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
 
     def count_held() -> Evidence:
         """Return the bytes that each device holds, and those of its declared share."""
-        held = count_held_bytes(run)
+        held = count_held_bytes(adapter)
         share = {"parameters": 0, "gradients": 0, "optimizer states": 0}
         divided = []
         to_divide = []
-        for what, tree in (("params", run.params), ("state", run.optimizer_state)):
+        for what, tree in (("params", adapter.params), ("state", adapter.optimizer_state)):
             arrays = list_arrays(tree)
             name = EVIDENCE_NAMES[what]
             share[name] = count_share(what, arrays)
@@ -181,7 +181,7 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
             "declared": [share] * len(held),
             "divided": divided,
             "to_divide": to_divide,
-            "collectives": count_collectives(run),
+            "collectives": count_collectives(adapter),
             "processes": jax.process_count(),
         }
 
@@ -191,16 +191,16 @@ def sharded(run: JaxAdapter, split: tuple[str, ...], processes: bool = False) ->
         divided=equal_to("to_divide"),
     )
     # gradients are summed up over devices; arrays that are whole everywhere are not sent
-    if run.case.scenario_spec.trains:
+    if adapter.case.scenario_spec.trains:
         proof &= expect(collectives=including("all-reduce"))
     if split:
         proof &= expect(collectives=including("all-gather"))
-    if not run.case.scenario_spec.trains and not split:
+    if not adapter.case.scenario_spec.trains and not split:
         proof &= expect(collectives={})
     return proof.counting(count_held)
 
 
-def count_collectives(run: JaxAdapter) -> dict[str, int]:
+def count_collectives(adapter: JaxAdapter) -> dict[str, int]:
     """Count the collectives in the optimised program of the step, which runs on every device."""
-    (compiled,) = run.program.compiled.values()
+    (compiled,) = adapter.program.compiled.values()
     return dict(Counter(COLLECTIVES.findall(compiled.as_text())))

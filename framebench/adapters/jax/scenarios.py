@@ -38,50 +38,50 @@ switch = Switches()
 
 
 @switch
-def no_grad(run: JaxAdapter) -> Proof:
+def no_grad(adapter: JaxAdapter) -> Proof:
     """Evaluate as JAX does by default, without residuals."""
-    return expect(residuals=0) & common.expect_buffers_unchanged(lambda: run.recipe.training)
+    return expect(residuals=0) & common.expect_buffers_unchanged(lambda: adapter.recipe.training)
 
 
 @switch
-def grad(run: JaxAdapter) -> Proof:
+def grad(adapter: JaxAdapter) -> Proof:
     """Evaluate, but save the residuals for a backward pass, as PyTorch does without `no_grad`."""
-    run.recipe.keeps_graph = True
-    unchanged = common.expect_buffers_unchanged(lambda: run.recipe.training)
+    adapter.recipe.keeps_graph = True
+    unchanged = common.expect_buffers_unchanged(lambda: adapter.recipe.training)
     return expect(residuals=above(0)) & unchanged
 
 
 @switch
-def batch_stats(run: JaxAdapter) -> Proof:
+def batch_stats(adapter: JaxAdapter) -> Proof:
     """Evaluate by the statistics of the batch, and prove that every running statistic changes."""
-    run.recipe.training = True
+    adapter.recipe.training = True
 
     def displace() -> None:
-        run.stats = jax.tree.map(lambda statistic: statistic + 1, run.stats)
+        adapter.stats = jax.tree.map(lambda statistic: statistic + 1, adapter.stats)
 
-    return common.expect_buffers_changed(run, displace)
+    return common.expect_buffers_changed(adapter, displace)
 
 
 # the other scenarios
 
 
 @switch
-def distill(run: JaxAdapter) -> Proof:
+def distill(adapter: JaxAdapter) -> Proof:
     """Train against a teacher, the plain model in evaluation mode.
 
     Half the loss is that of the labels, half the divergence from the teacher's outputs. The
     teacher's weights are constants of the step.
     """
-    plain_loss = run.recipe.loss
-    config = run.teacher_config = run.workload.config(run.case.size)
+    plain_loss = adapter.recipe.loss
+    config = adapter.teacher_config = adapter.workload.config(adapter.case.size)
     graphs: list[nnx.GraphDef] = []
 
     def attach_teacher() -> None:
-        run.teacher_names = run.make_names(config)
-        teacher = run.load_canonical(config, training=False)
+        adapter.teacher_names = adapter.make_names(config)
+        teacher = adapter.load_canonical(config, training=False)
         graphs.append(teacher.graph)
         arrays = (teacher.params, teacher.frozen, teacher.stats)
-        run.constants["teacher"] = run.place("teacher", arrays)
+        adapter.constants["teacher"] = adapter.place("teacher", arrays)
 
     def run_teacher(constants: Tree, x: Array) -> Array:
         """Return the teacher's logits."""
@@ -92,14 +92,14 @@ def distill(run: JaxAdapter) -> Proof:
         of_teacher = compute_divergence(run_teacher(constants, x), logits)
         return (of_labels + of_teacher) / 2
 
-    run.before_first_step.append(attach_teacher)
-    run.recipe.loss = loss
+    adapter.before_first_step.append(attach_teacher)
+    adapter.recipe.loss = loss
 
     def count_products() -> Evidence:
-        x, _targets = run.inputs
-        micro_batch = x[: len(x) // run.micro_batches]
-        teacher = jax.make_jaxpr(run_teacher)(run.constants, micro_batch)
-        student = run.trace_with(loss=plain_loss).jaxpr
+        x, _targets = adapter.inputs
+        micro_batch = x[: len(x) // adapter.micro_batches]
+        teacher = jax.make_jaxpr(run_teacher)(adapter.constants, micro_batch)
+        student = adapter.trace_with(loss=plain_loss).jaxpr
         return {"products_of_student_and_teacher": len(find_products(student, teacher))}
 
     proof = expect(products=equal_to("products_of_student_and_teacher"))
@@ -118,21 +118,21 @@ def compute_divergence(teacher: Array, student: Array) -> Array:
 
 
 @switch
-def frozen(run: JaxAdapter, part: str = "half") -> Proof:
+def frozen(adapter: JaxAdapter, part: str = "half") -> Proof:
     """Make the weights that the workload does not train constants, which have no derivative."""
-    assert run.workload.trained  # else the case is unsupported
-    prefixes = run.workload.trained(run.config, part)
-    run.recipe.is_trained = lambda name: name.startswith(prefixes)
+    assert adapter.workload.trained  # else the case is unsupported
+    prefixes = adapter.workload.trained(adapter.config, part)
+    adapter.recipe.is_trained = lambda name: name.startswith(prefixes)
 
     def find_trained() -> set[str]:
-        return set(list_names(run.params))
+        return set(list_names(adapter.params))
 
     def count_products() -> Evidence:
-        all_trained = run.trace_with(is_trained=lambda name: True)
+        all_trained = adapter.trace_with(is_trained=lambda name: True)
         return {"products_if_all_were_trained": len(find_products(all_trained.jaxpr))}
 
     fewer = expect(products=below("products_if_all_were_trained")).counting(count_products)
-    return common.expect_trained(run, prefixes, find_trained) & fewer
+    return common.expect_trained(adapter, prefixes, find_trained) & fewer
 
 
 def list_names(tree: Tree) -> list[str]:
@@ -142,19 +142,19 @@ def list_names(tree: Tree) -> list[str]:
 
 
 @switch
-def stream(run: JaxAdapter) -> Proof:
+def stream(adapter: JaxAdapter) -> Proof:
     """Prove the same as for all frameworks, and that each shape has a program of its own."""
-    return common.stream(run) & expect(compilations=equal_to("distinct_shapes"))
+    return common.stream(adapter) & expect(compilations=equal_to("distinct_shapes"))
 
 
 Pair = list[tuple[Tree, Tree]]  # parameters and statistics of two models
 
 
-def load_pair(run: JaxAdapter) -> Pair:
+def load_pair(adapter: JaxAdapter) -> Pair:
     """Return the weights and statistics of both models, in NumPy arrays."""
     pair = []
-    for weights in (run.case.weights, run.workload.make_other_weights(run.config)):
-        parts = run.load(run.config, weights, training=False)
+    for weights in (adapter.case.weights, adapter.workload.make_other_weights(adapter.config)):
+        parts = adapter.load(adapter.config, weights, training=False)
         pair.append((parts.params, parts.stats))
     return pair
 
@@ -164,15 +164,15 @@ def copy_to_device(tree: Tree) -> Tree:
     return jax.tree.map(lambda array: jnp.array(array, copy=True), tree)
 
 
-def measure_held_bytes(run: JaxAdapter) -> list[int]:
+def measure_held_bytes(adapter: JaxAdapter) -> list[int]:
     """Return the bytes of weights alive while each model of a pair runs."""
     gc.collect()
-    others = count_bytes(jax.tree.leaves((run.inputs, run.output)))
-    return [run.live_bytes() - others for _ in run.recipe.models()]
+    others = count_bytes(jax.tree.leaves((adapter.inputs, adapter.output)))
+    return [adapter.live_bytes() - others for _ in adapter.recipe.models()]
 
 
 @switch
-def together(run: JaxAdapter, shared_trunk: bool = False) -> Proof:
+def together(adapter: JaxAdapter, shared_trunk: bool = False) -> Proof:
     """Hold both models at the same time.
 
     With `shared_trunk`, they have the same arrays except in their heads.
@@ -180,40 +180,40 @@ def together(run: JaxAdapter, shared_trunk: bool = False) -> Proof:
 
     def attach_models() -> None:
         """Put both models on the device."""
-        first = run.params, run.stats
-        second = load_pair(run)[1]
-        second = join_trunk(run, first, second) if shared_trunk else copy_to_device(second)
+        first = adapter.params, adapter.stats
+        second = load_pair(adapter)[1]
+        second = join_trunk(adapter, first, second) if shared_trunk else copy_to_device(second)
         pair = [first, second]
-        run.recipe.models = lambda: iter(pair)
+        adapter.recipe.models = lambda: iter(pair)
 
-    run.before_first_step.append(attach_models)
+    adapter.before_first_step.append(attach_models)
 
     def count_weights() -> Evidence:
         """Count the bytes that are held, and those of both models' weights."""
-        model = run.params, run.stats
+        model = adapter.params, adapter.stats
         weights = jax.tree.leaves(model)
         own_weights = []  # of the second model
         for name, array in zip(list_names(model), weights):
-            if not shared_trunk or name.startswith(run.workload.head):
+            if not shared_trunk or name.startswith(adapter.workload.head):
                 own_weights.append(array)
         both = count_bytes(weights) + count_bytes(own_weights)
-        return {"held_bytes": measure_held_bytes(run), "expected_bytes": [both, both]}
+        return {"held_bytes": measure_held_bytes(adapter), "expected_bytes": [both, both]}
 
     return expect(held_bytes=equal_to("expected_bytes")).counting(count_weights)
 
 
-def join_trunk(run: JaxAdapter, first: Tree, second: Tree) -> Tree:
+def join_trunk(adapter: JaxAdapter, first: Tree, second: Tree) -> Tree:
     """Return the second model with the first one's arrays, except for the head."""
     theirs, structure = jax.tree.flatten(second)
     arrays = jax.tree.leaves(first)
     for i, name in enumerate(list_names(second)):
-        if name.startswith(run.workload.head):
+        if name.startswith(adapter.workload.head):
             arrays[i] = copy_to_device(theirs[i])
     return jax.tree.unflatten(structure, arrays)
 
 
 @switch
-def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
+def in_turn(adapter: JaxAdapter, cleared: bool = False) -> Proof:
     """Load one model after the other, and delete each before the next is loaded.
 
     With `cleared`, its compiled program is deleted too.
@@ -221,34 +221,34 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
 
     def attach_models() -> None:
         """Keep both models on the host, and have steps load one after the other."""
-        pair = load_pair(run)
-        run.params = run.stats = None
+        pair = load_pair(adapter)
+        adapter.params = adapter.stats = None
 
         def load_each() -> Iterator[tuple[Tree, Tree]]:
             """Yield each model on the device, and delete it before the next."""
             for on_host in pair:
                 model = copy_to_device(on_host)
                 yield model
-                run.synchronize()
+                adapter.synchronize()
                 for array in jax.tree.leaves(model):
                     array.delete()
                 if cleared:
                     gc.collect()
                     jax.clear_caches()
-                    run.program.clear()
+                    adapter.program.clear()
 
-        run.recipe.models = load_each
+        adapter.recipe.models = load_each
 
-    run.before_first_step.append(attach_models)
+    adapter.before_first_step.append(attach_models)
 
     def count_held() -> Evidence:
         """Count the bytes that are held, and those of one model's weights."""
-        params = run.workload.params(run.config)
+        params = adapter.workload.params(adapter.config)
         one_model = sum(4 * math.prod(param.shape) for param in params)
         return {
-            "held_bytes": measure_held_bytes(run),
+            "held_bytes": measure_held_bytes(adapter),
             "expected_bytes": [one_model, one_model],
-            "compilations_expected": 2 * run.steps + 2 if cleared else 1,
+            "compilations_expected": 2 * adapter.steps + 2 if cleared else 1,
         }
 
     proof = expect(
@@ -261,11 +261,11 @@ def in_turn(run: JaxAdapter, cleared: bool = False) -> Proof:
 Gelu = Callable[[Array], Array]
 
 
-def expect_rules(run: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Proof:
+def expect_rules(adapter: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Proof:
     """Return a proof of which derivative rules the model's GELU uses.
 
     Args:
-        run: The adapter of the case.
+        adapter: The adapter of the case.
         gelu: The GELU whose saved arrays are counted.
         rules: The number of hand-written rules in the forward pass.
         saved: How many arrays of the input's size one GELU saves for its backward pass.
@@ -276,10 +276,10 @@ def expect_rules(run: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Proof:
 
     def count_rules() -> Evidence:
         """Count hand-written rules in the model, and arrays that one GELU saves."""
-        arguments = (run.params, run.stats, run.constants, run.inputs[0])
-        jaxpr = jax.make_jaxpr(partial(run_model, run.graph))(*arguments)
+        arguments = (adapter.params, adapter.stats, adapter.constants, adapter.inputs[0])
+        jaxpr = jax.make_jaxpr(partial(run_model, adapter.graph))(*arguments)
         names = [equation.primitive.name for equation in walk_equations(jaxpr)]
-        x = jax.ShapeDtypeStruct((8, 8), run.recipe.dtype)
+        x = jax.ShapeDtypeStruct((8, 8), adapter.recipe.dtype)
         residuals = jax.tree.leaves(jax.eval_shape(make_backward, x))
         return {
             "rules_met": names.count("custom_vjp_call"),
@@ -290,24 +290,24 @@ def expect_rules(run: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Proof:
 
 
 @switch
-def built_in(run: JaxAdapter) -> Proof:
+def built_in(adapter: JaxAdapter) -> Proof:
     """Prove that JAX's own GELU runs, and no hand-written rule."""
-    return expect_rules(run, run.model_module.exact_gelu, rules=0, saved=above(0))
+    return expect_rules(adapter, adapter.model_module.exact_gelu, rules=0, saved=above(0))
 
 
 @switch
-def custom_rule(run: JaxAdapter, lean: bool) -> Proof:
+def custom_rule(adapter: JaxAdapter, lean: bool) -> Proof:
     """Use a hand-written derivative of GELU; a `lean` one saves only its input."""
-    gelu = run.model_module.lean_gelu if lean else run.model_module.wasteful_gelu
-    run.recipe.model_options["gelu"] = gelu
+    gelu = adapter.model_module.lean_gelu if lean else adapter.model_module.wasteful_gelu
+    adapter.recipe.model_options["gelu"] = gelu
     if lean:
-        keep_barriers(run)
+        keep_barriers(adapter)
 
     def count_functions() -> Evidence:
-        return {"compiled_erfs": run.program.count_text(" erf(")}
+        return {"compiled_erfs": adapter.program.count_text(" erf(")}
 
-    layers = run.config.layers
+    layers = adapter.config.layers
     # only a lean rule makes the executable compute the error function again in the backward pass
     repeated = at_least(2 * layers) if lean else below(2 * layers)
     proof = expect(compiled_erfs=repeated).counting(count_functions)
-    return proof & expect_rules(run, gelu, rules=layers, saved=1 if lean else 5)
+    return proof & expect_rules(adapter, gelu, rules=layers, saved=1 if lean else 5)

@@ -53,9 +53,9 @@ CHANNELS_TRIED = 56
 
 
 @switch
-def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
+def chunked_loss(adapter: JaxAdapter, chunks: int) -> Proof:
     """Compute the logits and their loss chunk by chunk, and again in the backward pass."""
-    run.recipe.model_options["head"] = run.model_module.skip_head
+    adapter.recipe.model_options["head"] = adapter.model_module.skip_head
 
     def loss(unprojected: tuple[nnx.Embed, Array], x: Array, y: Array, constants: Tree) -> Array:
         """Return the mean loss, added up over chunks of the logits."""
@@ -64,7 +64,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
         @partial(jax.checkpoint, prevent_cse=False)  # a loop needs no barriers
         def add_chunk(total: Array, chunk: tuple[Array, Array]) -> tuple[Array, None]:
             hidden, targets = chunk
-            return total + run.model_module.loss_sum(embedding.attend(hidden), targets), None
+            return total + adapter.model_module.loss_sum(embedding.attend(hidden), targets), None
 
         start = jnp.zeros((), jnp.promote_types(hidden.dtype, jnp.float32))
         hidden_chunks = hidden.reshape(chunks, -1, hidden.shape[-1])
@@ -72,7 +72,7 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
         total, _ = lax.scan(add_chunk, start, (hidden_chunks, target_chunks))
         return total / y.size
 
-    run.recipe.loss = loss
+    adapter.recipe.loss = loss
 
     def sum_hidden(unprojected: tuple[nnx.Embed, Array], *_: Any) -> Array:
         """Return a loss of the hidden states: no logits are computed."""
@@ -83,12 +83,12 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
 
         Such results are also counted in a step that ends before the head.
         """
-        without_head = run.trace_with(loss=sum_hidden).jaxpr
+        without_head = adapter.trace_with(loss=sum_hidden).jaxpr
         return {
-            "as_large_as_the_logits": count_large_results(run, *run.list_jaxprs()),
-            "as_large_without_a_head": count_large_results(run, without_head),
-            "loops": len(find_loops(run, chunks)),
-            "compiled_loops": run.program.count_text(LOOP),
+            "as_large_as_the_logits": count_large_results(adapter, *adapter.list_jaxprs()),
+            "as_large_without_a_head": count_large_results(adapter, without_head),
+            "loops": len(find_loops(adapter, chunks)),
+            "compiled_loops": adapter.program.count_text(LOOP),
         }
 
     def are_compiled(evidence: Evidence) -> bool:
@@ -106,11 +106,11 @@ def chunked_loss(run: JaxAdapter, chunks: int) -> Proof:
     return proof.counting(count_loops_and_logits)
 
 
-def count_large_results(run: JaxAdapter, *jaxprs: ClosedJaxpr) -> int:
+def count_large_results(adapter: JaxAdapter, *jaxprs: ClosedJaxpr) -> int:
     """Return how many results are as wide as the logits, with all rows of a micro-batch."""
-    rows = run.inputs[1].size // run.micro_batches
-    columns = run.config.vocabulary
-    transposed_embedding = (run.config.width, columns)
+    rows = adapter.inputs[1].size // adapter.micro_batches
+    columns = adapter.config.vocabulary
+    transposed_embedding = (adapter.config.width, columns)
     count = 0
     for equation in walk_equations(*jaxprs):
         for variable in equation.outvars:
@@ -120,69 +120,71 @@ def count_large_results(run: JaxAdapter, *jaxprs: ClosedJaxpr) -> int:
     return count
 
 
-def find_loops(run: JaxAdapter, length: int) -> list[Any]:
+def find_loops(adapter: JaxAdapter, length: int) -> list[Any]:
     """Return the loops with so many passes that JAX traced in a step."""
-    loops = [e for e in walk_equations(*run.list_jaxprs()) if e.primitive.name == "scan"]
+    loops = [e for e in walk_equations(*adapter.list_jaxprs()) if e.primitive.name == "scan"]
     return [loop for loop in loops if loop.params["length"] == length]
 
 
 @switch
-def accumulate(run: JaxAdapter) -> Proof:
+def accumulate(adapter: JaxAdapter) -> Proof:
     """Prove that a step loops over micro-batches."""
 
     def count_micro_steps() -> Evidence:
         """Count the passes of the loops that take parts of the batch."""
-        batch = run.case.batch
-        arrays = jax.tree.leaves(run.inputs)
+        batch = adapter.case.batch
+        arrays = jax.tree.leaves(adapter.inputs)
         x = next(array for array in arrays if array.shape[:1] == (batch,))
-        micro_batch = (batch // run.micro_batches, *x.shape[1:])
+        micro_batch = (batch // adapter.micro_batches, *x.shape[1:])
         micro_steps = 0
-        for loop in find_loops(run, run.micro_batches):
+        for loop in find_loops(adapter, adapter.micro_batches):
             # with its type: a loop over equally many layers may have activations of that shape
             operands = {(variable.aval.shape, variable.aval.dtype) for variable in loop.invars}
-            if ((run.micro_batches, *micro_batch), x.dtype) in operands:
-                micro_steps += run.micro_batches
+            if ((adapter.micro_batches, *micro_batch), x.dtype) in operands:
+                micro_steps += adapter.micro_batches
         return {
             "micro_steps": micro_steps,
             "micro_batch": list(micro_batch),
-            "compiled_loops": run.program.count_text(LOOP),
+            "compiled_loops": adapter.program.count_text(LOOP),
         }
 
     def is_compiled(evidence: Evidence) -> bool:
-        return bool(evidence["compiled_loops"] > 0 or run.recipe.eager)
+        return bool(evidence["compiled_loops"] > 0 or adapter.recipe.eager)
 
-    proof = expect(micro_steps=run.micro_batches) & check(is_compiled, "the executable has a loop")
+    proof = expect(micro_steps=adapter.micro_batches) & check(
+        is_compiled, "the executable has a loop"
+    )
     return proof.counting(count_micro_steps)
 
 
 @switch
-def multi_steps(run: JaxAdapter) -> Proof:
+def multi_steps(adapter: JaxAdapter) -> Proof:
     """Accumulate gradients by optax, in calls of a smaller step.
 
     The optimizer's state counts the updates.
     """
-    run.recipe.calls = run.micro_batches
-    dtype = np.float64 if run.float64 else np.float32
+    adapter.recipe.calls = adapter.micro_batches
+    dtype = np.float64 if adapter.float64 else np.float32
 
     def accumulate(inner: optax.GradientTransformation) -> optax.GradientTransformation:
-        multi = optax.MultiSteps(inner, run.micro_batches, accumulator_dtype=dtype)
+        multi = optax.MultiSteps(inner, adapter.micro_batches, accumulator_dtype=dtype)
         return multi.gradient_transformation()
 
-    run.recipe.wrap("optimizer", accumulate)
+    adapter.recipe.wrap("optimizer", accumulate)
 
     def read_updates() -> int:
-        return int(find_state(run.optimizer_state, optax.MultiStepsState).gradient_step)
+        return int(find_state(adapter.optimizer_state, optax.MultiStepsState).gradient_step)
 
     def count_updates() -> Evidence:
         """Count the updates of one more step, and list the batch sizes of compiled programs."""
         before = read_updates()
-        run.step()
-        run.synchronize()
-        part = run.case.batch // run.micro_batches
+        adapter.step()
+        adapter.synchronize()
+        part = adapter.case.batch // adapter.micro_batches
         return {
             "updates": read_updates() - before,
-            "compiled_batches": [shape[0] for shape in run.program.compiled],
-            "expected_batches": [] if run.recipe.eager else [part],
+            "compiled_batches": [shape[0] for shape in adapter.program.compiled],
+            "expected_batches": [] if adapter.recipe.eager else [part],
         }
 
     # the one program is compiled for a part of the batch
@@ -191,15 +193,15 @@ def multi_steps(run: JaxAdapter) -> Proof:
 
 
 @switch
-def scan(run: JaxAdapter) -> Proof:
+def scan(adapter: JaxAdapter) -> Proof:
     """Loop over identical layers in the compiled program."""
-    stack_layers(run)
+    stack_layers(adapter)
 
     def count_loops_and_products() -> Evidence:
-        unrolled = run.trace_with(model_options=run.recipe.model_options | {"scan": False})
+        unrolled = adapter.trace_with(model_options=adapter.recipe.model_options | {"scan": False})
         return {
-            "loops": len(find_loops(run, run.config.layers)),
-            "compiled_loops": run.program.count_text(LOOP),
+            "loops": len(find_loops(adapter, adapter.config.layers)),
+            "compiled_loops": adapter.program.count_text(LOOP),
             "products_unrolled": len(find_products(unrolled.jaxpr)),
         }
 
@@ -232,15 +234,15 @@ def count_dispatches() -> Iterator[Counter[str]]:
 
 
 @switch
-def no_jit(run: JaxAdapter) -> Proof:
+def no_jit(adapter: JaxAdapter) -> Proof:
     """Run operation by operation, without compiling."""
-    run.recipe.eager = True
+    adapter.recipe.eager = True
 
     def count_dispatched() -> Evidence:
         """Make a step, and count the operations that were started one by one."""
         with count_dispatches() as counts:
-            run.one_step()
-            run.synchronize()
+            adapter.one_step()
+            adapter.synchronize()
         return {
             "dispatched": counts.total(),
             "dispatched_products": sum(counts[name] for name in PRODUCTS),
@@ -251,23 +253,23 @@ def no_jit(run: JaxAdapter) -> Proof:
 
 
 @switch
-def sdpa(run: JaxAdapter, backend: str) -> Proof:
+def sdpa(adapter: JaxAdapter, backend: str) -> Proof:
     """Compute attention by cuDNN, the only kernel in the table that JAX can choose."""
     assert backend == "CUDNN_ATTENTION"
     attend = partial(jax.nn.dot_product_attention, is_causal=True, implementation="cudnn")
-    run.recipe.model_options["attend"] = attend
+    adapter.recipe.model_options["attend"] = attend
 
     def count_calls() -> Evidence:
-        return {"fused_attentions": run.program.count_text(ATTENTION)}
+        return {"fused_attentions": adapter.program.count_text(ATTENTION)}
 
     return expect(fused_attentions=above(0)).counting(count_calls)
 
 
-def count_allocations(run: JaxAdapter, *, channels: int, **options: Any) -> int:
+def count_allocations(adapter: JaxAdapter, *, channels: int, **options: Any) -> int:
     """Return how often XLA allocates while it compiles a convolution: trials of kernels do.
 
     Args:
-        run: The adapter, which reads the device's allocator.
+        adapter: The adapter, which reads the device's allocator.
         channels: The number of channels of the convolution's input, and of its output.
         options: Options of the compiler, besides the flags in force.
     """
@@ -281,13 +283,13 @@ def count_allocations(run: JaxAdapter, *, channels: int, **options: Any) -> int:
 
     x = jax.ShapeDtypeStruct((2, 40, 40, channels), jnp.float32)
     w = jax.ShapeDtypeStruct((3, 3, channels, channels), jnp.float32)
-    before = run.read_allocator().get("num_allocs", 0)
+    before = adapter.read_allocator().get("num_allocs", 0)
     jax.jit(convolve).lower(x, w).compile(no_cache | options)
-    return run.read_allocator().get("num_allocs", 0) - before
+    return adapter.read_allocator().get("num_allocs", 0) - before
 
 
 @switch
-def autotune_off(run: JaxAdapter) -> Proof:
+def autotune_off(adapter: JaxAdapter) -> Proof:
     """Prove that XLA tries out no kernels. The flag came from the environment, before the import.
 
     One convolution is compiled with the flags of the step. For another one XLA tries kernels, as it
@@ -296,9 +298,9 @@ def autotune_off(run: JaxAdapter) -> Proof:
 
     def count_both() -> Evidence:
         return {
-            "allocations_untried": count_allocations(run, channels=CHANNELS_UNTRIED),
+            "allocations_untried": count_allocations(adapter, channels=CHANNELS_UNTRIED),
             "allocations_tried": count_allocations(
-                run, channels=CHANNELS_TRIED, xla_gpu_autotune_level=4
+                adapter, channels=CHANNELS_TRIED, xla_gpu_autotune_level=4
             ),
         }
 
@@ -306,13 +308,13 @@ def autotune_off(run: JaxAdapter) -> Proof:
 
 
 @switch
-def rewrite(run: JaxAdapter) -> Proof:
+def rewrite(adapter: JaxAdapter) -> Proof:
     """Compute 3-D convolutions by 2-D ones."""
-    run.recipe.model_options["rewrite"] = True
+    adapter.recipe.model_options["rewrite"] = True
 
     def count_convolutions() -> Evidence:
         counts: Counter[str] = Counter()
-        for product in find_products(*run.list_jaxprs()):
+        for product in find_products(*adapter.list_jaxprs()):
             if product.primitive.name == "conv_general_dilated":
                 axes = len(product.params["window_strides"])
                 counts[f"{axes}-D"] += 1

@@ -83,13 +83,13 @@ def run_checkpointed(block: Module, *activations: Var) -> Var:
 
 
 @switch
-def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
+def checkpoint(adapter: JittorAdapter, every: int = 1) -> Proof:
     """Recompute every so many of the model's blocks."""
     chosen: list[Module] = []
 
     def attach(model: Module) -> None:
         """Choose the blocks of a new model, and let it run them by `recompute_block`."""
-        chosen[:] = run.model_module.blocks_of(model)[::every]
+        chosen[:] = adapter.model_module.blocks_of(model)[::every]
         chosen_ids = {id(block) for block in chosen}
 
         def recompute_block(block: Module, *xs: Any, **kwargs: Any) -> Any:
@@ -104,8 +104,8 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
         """Count the blocks that recompute, and the runs that all blocks should have together."""
         # a block below every trained weight has nothing to recompute for
         recomputed = [block for block in chosen if list_trainable(block)]
-        runs = count_plain_runs(run)
-        repeated = sum(min(runs[id(block)], run.micro_batches) for block in recomputed)
+        runs = count_plain_runs(adapter)
+        repeated = sum(min(runs[id(block)], adapter.micro_batches) for block in recomputed)
         return {
             "blocks_recomputed": len(recomputed),
             "recomputations": repeated,
@@ -113,13 +113,13 @@ def checkpoint(run: JittorAdapter, every: int = 1) -> Proof:
         }
 
     # a user's block may run several times in a pass
-    bound = at_least("expected_runs") if run.is_user_model else equal_to("expected_runs")
-    run.recipe.on_model.append(attach)
+    bound = at_least("expected_runs") if adapter.is_user_model else equal_to("expected_runs")
+    adapter.recipe.on_model.append(attach)
     proof = expect(blocks_recomputed=above(0), recomputations=above(0), block_runs=bound)
     return proof.counting_from(count_recomputed)
 
 
-def count_plain_runs(run: JittorAdapter) -> Counter[int]:
+def count_plain_runs(adapter: JittorAdapter) -> Counter[int]:
     """Return how often each block, by its `id`, runs in a step that recomputes none.
 
     A user's blocks may run several times, or not at all.
@@ -130,12 +130,12 @@ def count_plain_runs(run: JittorAdapter) -> Counter[int]:
         runs[id(block)] += 1
         return Module.__call__(block, *xs, **named)
 
-    block_runner = run.model.block_runner
-    run.model.block_runner = run_plainly
+    block_runner = adapter.model.block_runner
+    adapter.model.block_runner = run_plainly
     try:
-        run.seed()
-        run.one_step()
-        run.synchronize()
+        adapter.seed()
+        adapter.one_step()
+        adapter.synchronize()
     finally:
-        run.model.block_runner = block_runner
+        adapter.model.block_runner = block_runner
     return runs

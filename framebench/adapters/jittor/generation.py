@@ -37,7 +37,7 @@ class JittorGenerator(TokenGenerator):
         keys, values = self.extend_cache((k, v))
         has_several_tokens = q.shape[2] > 1
         if has_several_tokens:  # the prompt, whose tokens must not attend to later ones
-            output: Var = self.run.model_module.attend_plainly(q, keys, values)
+            output: Var = self.adapter.model_module.attend_plainly(q, keys, values)
             return output
         # a single new token is the last one and attends to all, so there is nothing to mask
         scores = nn.bmm_transpose(q, keys) * q.shape[-1] ** -0.5
@@ -51,14 +51,14 @@ class JittorGenerator(TokenGenerator):
         jt.sync([*arrays, *self.list_cached()])
 
 
-def set_generator(run: JittorAdapter, cached: bool) -> JittorGenerator:
+def set_generator(adapter: JittorAdapter, cached: bool) -> JittorGenerator:
     """Prepare decoding with or without a cache, and return the generator."""
-    generator = JittorGenerator(run)
+    generator = JittorGenerator(adapter)
     if cached:
-        run.recipe.build_options["attend"] = generator.attend
-    run.before_first_step.append(generator.read_prompt)
-    run.recipe.step = generator.step
-    run.recipe.read_logits = generator.read_logits
+        adapter.recipe.build_options["attend"] = generator.attend
+    adapter.before_first_step.append(generator.read_prompt)
+    adapter.recipe.step = generator.step
+    adapter.recipe.read_logits = generator.read_logits
     return generator
 
 
@@ -73,34 +73,34 @@ def expect_cache_of(tokens: int, generator: JittorGenerator) -> Proof:
 
 
 @switch
-def static_cache(run: JittorAdapter) -> Proof:
+def static_cache(adapter: JittorAdapter) -> Proof:
     """Write keys and values into arrays as long as the sequence will be."""
-    generator = set_generator(run, cached=True)
+    generator = set_generator(adapter, cached=True)
 
     def make_empty() -> Var:
-        c = run.config
-        return jt.zeros((run.case.batch, c.heads, c.length, c.width // c.heads))
+        c = adapter.config
+        return jt.zeros((adapter.case.batch, c.heads, c.length, c.width // c.heads))
 
     def make_cache(_: Module) -> None:
-        generator.cache = StaticCache(run.config.layers, make_empty)
+        generator.cache = StaticCache(adapter.config.layers, make_empty)
 
-    run.recipe.on_model.append(make_cache)
-    return expect_cache_of(run.config.length, generator)
+    adapter.recipe.on_model.append(make_cache)
+    return expect_cache_of(adapter.config.length, generator)
 
 
 @switch
-def growing_cache(run: JittorAdapter) -> Proof:
+def growing_cache(adapter: JittorAdapter) -> Proof:
     """Make keys and values longer by each token."""
-    generator = set_generator(run, cached=True)
+    generator = set_generator(adapter, cached=True)
 
     def join(old: Var, new: Var) -> Var:
         return jt.concat([old, new], 2)
 
-    generator.cache = GrowingCache(run.config.layers, join)
+    generator.cache = GrowingCache(adapter.config.layers, join)
     return expect_cache_of(generator.prompt, generator)
 
 
 @switch
-def no_cache(run: JittorAdapter) -> Proof:
+def no_cache(adapter: JittorAdapter) -> Proof:
     """Compute all tokens so far for each token."""
-    return expect_recomputed(set_generator(run, cached=False))
+    return expect_recomputed(set_generator(adapter, cached=False))

@@ -23,27 +23,27 @@ FREE_BLOCK = 64 << 20  # bytes
 
 
 @switch
-def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
+def empty_cache(adapter: JittorAdapter, every: int = 1) -> Proof:
     """Call `jt.gc()` after every so many steps, which gives the pool's free blocks back."""
     given_back: list[int] = []
 
     def clear() -> None:
-        if run.steps % every == 0:
-            run.synchronize()
-            given_back.append(empty_pool(run))
+        if adapter.steps % every == 0:
+            adapter.synchronize()
+            given_back.append(empty_pool(adapter))
 
     def count_given_back() -> Evidence:
         """Count the bytes that two more periods give back to the system, and the calls."""
 
         def leave_block_in_time() -> None:
-            if run.steps % every == 0:
+            if adapter.steps % every == 0:
                 leave_free_block()
 
-        run.after_step.insert(0, leave_block_in_time)
+        adapter.after_step.insert(0, leave_block_in_time)
         given_back.clear()
         for _step in range(2 * every):
-            run.step()
-        run.after_step.remove(leave_block_in_time)
+            adapter.step()
+        adapter.after_step.remove(leave_block_in_time)
         return {
             "steps_watched": 2 * every,
             "calls": len(given_back),
@@ -51,7 +51,7 @@ def empty_cache(run: JittorAdapter, every: int = 1) -> Proof:
             "bytes_given_by_the_least": min(given_back, default=0),
         }
 
-    run.after_step.append(clear)
+    adapter.after_step.append(clear)
     proof = expect(calls=2, bytes_given_by_the_least=at_least(FREE_BLOCK))
     return proof.counting(count_given_back)
 
@@ -64,15 +64,15 @@ def leave_free_block() -> None:
     (jt.array(np.zeros(FREE_BLOCK // 4, np.float32)) + 1).sync()
 
 
-def empty_pool(run: JittorAdapter) -> int:
+def empty_pool(adapter: JittorAdapter) -> int:
     """Give the pool's free blocks back to the system, and return their bytes."""
-    before = run.reserved_bytes()
+    before = adapter.reserved_bytes()
     jt.gc()
-    return before - run.reserved_bytes()
+    return before - adapter.reserved_bytes()
 
 
 @switch
-def managed_allocator(run: JittorAdapter) -> Proof:
+def managed_allocator(adapter: JittorAdapter) -> Proof:
     """Prove that the watched pool takes managed memory from CUDA.
 
     The flag was set in the environment, before Jittor was imported.
@@ -84,41 +84,41 @@ def managed_allocator(run: JittorAdapter) -> Proof:
     return expect(source_of_the_pool="cuda_managed").counting(read_source)
 
 
-def train_once(run: JittorAdapter, model: Module) -> int:
+def train_once(adapter: JittorAdapter, model: Module) -> int:
     """Train the model for one step, and restore its weights. The pool keeps its memory.
 
     Return how many tensors the step changed.
     """
-    x, y = run.inputs
+    x, y = adapter.inputs
     before = copy_weights(model)
-    optimizer = make_optimizer(run.case.optimizer, model)
-    optimizer.step(run.recipe.loss(x, y))
-    run.synchronize()
+    optimizer = make_optimizer(adapter.case.optimizer, model)
+    optimizer.step(adapter.recipe.loss(x, y))
+    adapter.synchronize()
     after = copy_weights(model)
-    load_weights(model, run.case.weights)
-    run.convert(model)
+    load_weights(model, adapter.case.weights)
+    adapter.convert(model)
     return sum(not np.array_equal(after[name], before[name]) for name in before)
 
 
 @switch
-def after_training(run: JittorAdapter, cleared: bool) -> Proof:
+def after_training(adapter: JittorAdapter, cleared: bool) -> Proof:
     """Train the same model for one step first; the pool may keep the memory of that step."""
-    run.recipe.keeps_pool = not cleared
+    adapter.recipe.keeps_pool = not cleared
     training: Evidence = {}
 
     def train(model: Module) -> None:
-        training["tensors_trained"] = train_once(run, model)
-        training["bytes_left_by_training"] = run.reserved_bytes()
+        training["tensors_trained"] = train_once(adapter, model)
+        training["bytes_left_by_training"] = adapter.reserved_bytes()
 
     def clear() -> None:
         if cleared:
             leave_free_block()
             gc.collect()
-            training["bytes_given_back"] = empty_pool(run)
-        training["bytes_held_before_evaluation"] = run.reserved_bytes()
+            training["bytes_given_back"] = empty_pool(adapter)
+        training["bytes_held_before_evaluation"] = adapter.reserved_bytes()
 
-    run.recipe.on_model.append(train)
-    run.before_first_step.append(clear)
+    adapter.recipe.on_model.append(train)
+    adapter.before_first_step.append(clear)
     proof = expect(tensors_trained=above(0))
     if cleared:
         # the bytes that the training left are the result of the measurement, and may be none; the
@@ -128,7 +128,7 @@ def after_training(run: JittorAdapter, cleared: bool) -> Proof:
 
 
 @switch
-def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
+def mem_limit(adapter: JittorAdapter, share: float = 0.75) -> Proof:
     """Limit the pool to a share of the bytes that it holds after one step without a limit.
 
     Jittor exceeds the limit rather than fail.
@@ -136,8 +136,8 @@ def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
 
     def limit(model: Module) -> None:
         jt.gc()
-        train_once(run, model)
-        limit_bytes = int(share * run.reserved_bytes())
+        train_once(adapter, model)
+        limit_bytes = int(share * adapter.reserved_bytes())
         jt.flags.cpu_mem_limit = limit_bytes
         jt.flags.device_mem_limit = limit_bytes
         jt.gc()
@@ -145,13 +145,13 @@ def mem_limit(run: JittorAdapter, share: float = 0.75) -> Proof:
     def count_swapped() -> Evidence:
         """Make a step, and count the bytes that it swapped out."""
         before = load_probe().swapped_bytes()
-        run.step()
-        run.synchronize()
+        adapter.step()
+        adapter.synchronize()
         return {
             "bytes_swapped": load_probe().swapped_bytes() - before,
             "limit": jt.flags.cpu_mem_limit,
-            "reserved": run.reserved_bytes(),
+            "reserved": adapter.reserved_bytes(),
         }
 
-    run.recipe.on_model.append(limit)
+    adapter.recipe.on_model.append(limit)
     return expect(bytes_swapped=above(0)).counting(count_swapped)

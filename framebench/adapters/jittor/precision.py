@@ -40,7 +40,7 @@ FLOAT32 = check(
 
 
 @switch
-def fp32(run: JittorAdapter) -> Proof:
+def fp32(adapter: JittorAdapter) -> Proof:
     """Compute in float32.
 
     Newer GPUs may round convolutions to TensorFloat-32 by cuDNN's default, which Jittor does not
@@ -50,7 +50,7 @@ def fp32(run: JittorAdapter) -> Proof:
 
 
 @switch
-def tf32(run: JittorAdapter) -> Proof:
+def tf32(adapter: JittorAdapter) -> Proof:
     """Allow TensorFloat-32.
 
     For convolutions the flag allows cuDNN float16 as well, which has as many bits.
@@ -59,21 +59,24 @@ def tf32(run: JittorAdapter) -> Proof:
     return (FLOAT32 & rounding.ROUNDED).counting(measure_errors)
 
 
-def list_weight_types(run: JittorAdapter) -> list[str]:
+def list_weight_types(adapter: JittorAdapter) -> list[str]:
     """Return the data types of the model's parameters."""
-    return sorted({str(p.dtype) for p in run.model.parameters()})
+    return sorted({str(p.dtype) for p in adapter.model.parameters()})
 
 
 @switch
-def half(run: JittorAdapter, dtype: str) -> Proof:
+def half(adapter: JittorAdapter, dtype: str) -> Proof:
     """Convert the model to a type of 16 bits.
 
     Sums are still taken in float32, which no setting but amp_level 6 changes.
     """
-    run.recipe.dtype = dtype
+    adapter.recipe.dtype = dtype
 
     def list_types() -> Evidence:
-        return {"weight_dtypes": list_weight_types(run), "output_dtype": str(run.output.dtype)}
+        return {
+            "weight_dtypes": list_weight_types(adapter),
+            "output_dtype": str(adapter.output.dtype),
+        }
 
     proof = expect(
         {
@@ -107,7 +110,7 @@ def list_amp_types() -> list[str]:
 
 
 @switch
-def amp_level(run: JittorAdapter, level: int) -> Proof:
+def amp_level(adapter: JittorAdapter, level: int) -> Proof:
     """Set Jittor's level of mixed precision, 3 to 6, for the rest of the process.
 
     - Level 3 changes operations on float16 arrays only.
@@ -121,7 +124,7 @@ def amp_level(run: JittorAdapter, level: int) -> Proof:
     jt.flags.amp_level = level
 
     def list_types() -> Evidence:
-        return {"weight_dtypes": list_weight_types(run), "types_chosen": list_amp_types()}
+        return {"weight_dtypes": list_weight_types(adapter), "types_chosen": list_amp_types()}
 
     proof = expect(
         {

@@ -33,45 +33,45 @@ switch = Switches()
 
 
 @switch
-def no_grad(run: JittorAdapter) -> Proof:
+def no_grad(adapter: JittorAdapter) -> Proof:
     """Evaluate without a graph."""
-    unchanged = common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
+    unchanged = common.expect_buffers_unchanged(lambda: not adapter.recipe.evaluates)
     return expect(operations_kept=0) & unchanged
 
 
 @switch
-def grad(run: JittorAdapter) -> Proof:
+def grad(adapter: JittorAdapter) -> Proof:
     """Keep the graph of a backward pass."""
-    run.recipe.keeps_graph = True
-    unchanged = common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
+    adapter.recipe.keeps_graph = True
+    unchanged = common.expect_buffers_unchanged(lambda: not adapter.recipe.evaluates)
     return expect(operations_kept=above("blocks")) & unchanged
 
 
 @switch
-def batch_stats(run: JittorAdapter) -> Proof:
+def batch_stats(adapter: JittorAdapter) -> Proof:
     """Evaluate by the statistics of the batch, and prove that every running statistic changes."""
-    run.recipe.evaluates = False
+    adapter.recipe.evaluates = False
 
     def displace() -> None:
-        for name, statistic in run.model.named_parameters():
+        for name, statistic in adapter.model.named_parameters():
             if name.endswith(RUNNING):
                 statistic.assign(statistic + 1)
 
     def is_graph_dropped(evidence: Evidence) -> bool:
-        return bool(evidence["operations_kept"] == 0 or run.recipe.keeps_graph)
+        return bool(evidence["operations_kept"] == 0 or adapter.recipe.keeps_graph)
 
     proof = check(is_graph_dropped, "no operations are kept for a backward pass")
-    return proof & common.expect_buffers_changed(run, displace)
+    return proof & common.expect_buffers_changed(adapter, displace)
 
 
 # the other scenarios
 
 
 @switch
-def frozen(run: JittorAdapter, part: str = "half") -> Proof:
+def frozen(adapter: JittorAdapter, part: str = "half") -> Proof:
     """Stop the gradient of the weights that the workload does not train."""
-    assert run.workload.trained  # else the case is unsupported
-    prefixes = run.workload.trained(run.config, part)
+    assert adapter.workload.trained  # else the case is unsupported
+    prefixes = adapter.workload.trained(adapter.config, part)
 
     def freeze(model: Module) -> None:
         for name, parameter in model.named_parameters():
@@ -79,27 +79,27 @@ def frozen(run: JittorAdapter, part: str = "half") -> Proof:
                 parameter.stop_grad()
 
     def find_moved() -> set[str]:
-        before = copy_weights(run.model)
-        run.step()
-        after = copy_weights(run.model)
+        before = copy_weights(adapter.model)
+        adapter.step()
+        after = copy_weights(adapter.model)
         # in training mode the running statistics of every block change
         weights = [name for name in before if not name.endswith(RUNNING)]
         return {name for name in weights if not np.array_equal(after[name], before[name])}
 
-    run.recipe.on_model.append(freeze)
-    return common.expect_trained(run, prefixes, find_moved)
+    adapter.recipe.on_model.append(freeze)
+    return common.expect_trained(adapter, prefixes, find_moved)
 
 
 @switch
-def distill(run: JittorAdapter) -> Proof:
+def distill(adapter: JittorAdapter) -> Proof:
     """Distil the plain model: half the loss is how far its probabilities are from the student's."""
-    config = run.teacher_config = run.workload.config(run.case.size)
+    config = adapter.teacher_config = adapter.workload.config(adapter.case.size)
 
     def attach_teacher(model: Module) -> None:
         """Make the teacher, and have the loss compare the student with it."""
-        teacher = run.load(config, run.workload.make_weights(config))
+        teacher = adapter.load(config, adapter.workload.make_weights(config))
         teacher.eval()
-        run.watched["teacher_passes"] = [teacher]
+        adapter.watched["teacher_passes"] = [teacher]
 
         def loss(x: Var, y: Var) -> Var:
             with jt.no_grad():
@@ -107,21 +107,21 @@ def distill(run: JittorAdapter) -> Proof:
             logits = model(x)
             log_student = nn.log_softmax(logits, -1)
             divergence = (log_teacher.exp() * (log_teacher - log_student)).sum(-1).mean()
-            return (run.model_module.loss(logits, y) + divergence) / 2
+            return (adapter.model_module.loss(logits, y) + divergence) / 2
 
-        run.recipe.loss = loss
+        adapter.recipe.loss = loss
 
     def count_parameters() -> Evidence:
         return {
-            "parameters": run.parameter_count(),
-            "parameters_of_the_teacher": run.workload.parameter_count(config),
+            "parameters": adapter.parameter_count(),
+            "parameters_of_the_teacher": adapter.workload.parameter_count(config),
         }
 
-    run.recipe.claim("loss")
-    run.recipe.on_model.append(attach_teacher)
+    adapter.recipe.claim("loss")
+    adapter.recipe.on_model.append(attach_teacher)
     proof = expect(
-        teacher_passes=run.micro_batches,
-        forward_passes=run.micro_batches,
+        teacher_passes=adapter.micro_batches,
+        forward_passes=adapter.micro_batches,
         parameters=below("parameters_of_the_teacher"),
     )
     return proof.counting(count_parameters)
@@ -131,32 +131,32 @@ def distill(run: JittorAdapter) -> Proof:
 
 
 @switch
-def together(run: JittorAdapter, shared_trunk: bool = False) -> Proof:
+def together(adapter: JittorAdapter, shared_trunk: bool = False) -> Proof:
     """Keep two models in memory; with `shared_trunk` they have one trunk and a head each."""
     models: list[Module] = []
 
     def load_models() -> None:
-        for weights in run.host_weights:
-            models.append(load_evaluated(run, weights))
+        for weights in adapter.host_weights:
+            models.append(load_evaluated(adapter, weights))
         if shared_trunk:
-            share_trunk(run, *models)
+            share_trunk(adapter, *models)
 
     # the second model's own weights
-    second_bytes = count_weight_bytes(run, run.workload.head if shared_trunk else ("",))
-    expected_bytes = count_weight_bytes(run) + second_bytes
-    run.before_first_step.append(load_models)
-    return run_pair(run, lambda: iter(models), expected_bytes)
+    second_bytes = count_weight_bytes(adapter, adapter.workload.head if shared_trunk else ("",))
+    expected_bytes = count_weight_bytes(adapter) + second_bytes
+    adapter.before_first_step.append(load_models)
+    return run_pair(adapter, lambda: iter(models), expected_bytes)
 
 
-def share_trunk(run: JittorAdapter, first: Module, second: Module) -> None:
+def share_trunk(adapter: JittorAdapter, first: Module, second: Module) -> None:
     """Give the second model the modules of the first, except for the head."""
     for name, part in vars(first).items():
-        if isinstance(part, Module) and not f"{name}.".startswith(run.workload.head):
+        if isinstance(part, Module) and not f"{name}.".startswith(adapter.workload.head):
             setattr(second, name, part)
 
 
 @switch
-def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
+def in_turn(adapter: JittorAdapter, cleared: bool = False) -> Proof:
     """Load one model after the other, and delete each before the next.
 
     With `cleared` the pool's free memory is given back in between.
@@ -165,52 +165,52 @@ def in_turn(run: JittorAdapter, cleared: bool = False) -> Proof:
 
     def load_each() -> Iterator[Module]:
         given_back.clear()
-        for weights in run.host_weights:
-            yield load_evaluated(run, weights)
+        for weights in adapter.host_weights:
+            yield load_evaluated(adapter, weights)
             if cleared:
                 gc.collect()
-                given_back.append(empty_pool(run))
+                given_back.append(empty_pool(adapter))
 
     def count_given_back() -> Evidence:
         return {"calls": len(given_back), "bytes_given_back": sum(given_back)}
 
-    proof = run_pair(run, load_each, expected_bytes=count_weight_bytes(run))
+    proof = run_pair(adapter, load_each, expected_bytes=count_weight_bytes(adapter))
     if cleared:
         proof &= expect(calls=2, bytes_given_back=above(0)).counting(count_given_back)
     return proof
 
 
-def load_evaluated(run: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
+def load_evaluated(adapter: JittorAdapter, weights: dict[str, np.ndarray]) -> Module:
     """Return a model of a pair, in evaluation mode."""
-    model = run.load(run.config, weights)
-    run.set_evaluation(model)
+    model = adapter.load(adapter.config, weights)
+    adapter.set_evaluation(model)
     return model
 
 
-def count_weight_bytes(run: JittorAdapter, prefixes: tuple[str, ...] = ("",)) -> int:
+def count_weight_bytes(adapter: JittorAdapter, prefixes: tuple[str, ...] = ("",)) -> int:
     """Return the bytes of a model's weights whose names have one of these prefixes."""
-    params = run.workload.params(run.config)
+    params = adapter.workload.params(adapter.config)
     return sum(4 * math.prod(p.shape) for p in params if p.name.startswith(prefixes))
 
 
 def run_pair(
-    run: JittorAdapter, models: Callable[[], Iterator[Module]], expected_bytes: int
+    adapter: JittorAdapter, models: Callable[[], Iterator[Module]], expected_bytes: int
 ) -> Proof:
     """Set the models of a pair, and return a proof of the bytes in use while each of them runs.
 
     Args:
-        run: The adapter of the case.
+        adapter: The adapter of the case.
         models: Yields the two models, one after the other.
         expected_bytes: The bytes of the weights that are in memory at the same time.
     """
-    run.recipe.models = models
+    adapter.recipe.models = models
 
     def count_held() -> Evidence:
         """Read the bytes in use while each model runs, without inputs and output."""
-        run.release()
-        run.synchronize()
+        adapter.release()
+        adapter.synchronize()
         gc.collect()  # variables in reference cycles would be counted with the models
-        input_output_bytes = sum(var.nbytes for var in (*run.inputs, run.output))
+        input_output_bytes = sum(var.nbytes for var in (*adapter.inputs, adapter.output))
         bytes_held: list[int] = []
 
         def watch_models() -> Iterator[Module]:
@@ -221,12 +221,12 @@ def run_pair(
                 yield model
                 del model  # else it would stay in memory while the next one is made
 
-        run.recipe.models = watch_models
+        adapter.recipe.models = watch_models
         try:
-            run.one_step()
-            run.synchronize()
+            adapter.one_step()
+            adapter.synchronize()
         finally:
-            run.recipe.models = models
+            adapter.recipe.models = models
         return {"models_run": len(bytes_held), "parameter_bytes_held": max(bytes_held)}
 
     little_more = 1.02 * expected_bytes + 1024
@@ -291,7 +291,7 @@ def count_saved_arrays(gelu: Callable[[Var], Var]) -> int:
     return array_count
 
 
-def use_gelu(run: JittorAdapter, gelu: Callable[[Var], Var], arrays: int) -> Proof:
+def use_gelu(adapter: JittorAdapter, gelu: Callable[[Var], Var], arrays: int) -> Proof:
     """Use this GELU, and return a proof that it runs in each block and saves `arrays` arrays."""
     calls = 0
 
@@ -302,22 +302,22 @@ def use_gelu(run: JittorAdapter, gelu: Callable[[Var], Var], arrays: int) -> Pro
 
     def count_calls() -> Evidence:
         before = calls
-        run.step()
+        adapter.step()
         return {"saved_by_one_gelu": count_saved_arrays(gelu), "calls": calls - before}
 
-    run.recipe.build_options["gelu"] = count_and_run
+    adapter.recipe.build_options["gelu"] = count_and_run
     proof = expect(saved_by_one_gelu=arrays, calls=equal_to("block_runs"))
     return proof.counting(count_calls)
 
 
 @switch
-def built_in(run: JittorAdapter) -> Proof:
+def built_in(adapter: JittorAdapter) -> Proof:
     """Use Jittor's own GELU."""
-    return use_gelu(run, nn.gelu, arrays=1)
+    return use_gelu(adapter, nn.gelu, arrays=1)
 
 
 @switch
-def custom_rule(run: JittorAdapter, lean: bool) -> Proof:
+def custom_rule(adapter: JittorAdapter, lean: bool) -> Proof:
     """Use a hand-written derivative of GELU; a `lean` one saves only its input."""
     gelu = JittorLeanGelu.apply if lean else JittorWastefulGelu.apply
-    return use_gelu(run, gelu, arrays=1 if lean else 5)
+    return use_gelu(adapter, gelu, arrays=1 if lean else 5)

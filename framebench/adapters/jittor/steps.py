@@ -22,17 +22,19 @@ switch = Switches()
 
 
 @switch
-def accumulate(run: JittorAdapter) -> Proof:
+def accumulate(adapter: JittorAdapter) -> Proof:
     """Prove that a step makes a forward pass for each micro-batch, of a part of the batch."""
 
     def count_parts() -> Evidence:
-        if read_batch_length(run.inputs[0]) == run.case.batch:
-            return {"samples_per_part": [run.case.batch // run.micro_batches]}
+        if read_batch_length(adapter.inputs[0]) == adapter.case.batch:
+            return {"samples_per_part": [adapter.case.batch // adapter.micro_batches]}
         # a user's batch without an axis of samples, such as graphs
-        parts = run.cut_batch(run.inputs, run.micro_batches)
+        parts = adapter.cut_batch(adapter.inputs, adapter.micro_batches)
         return {"samples_per_part": sorted({read_batch_length(x) for x, _ in parts})}
 
-    proof = expect(forward_passes=run.micro_batches, samples_per_pass=equal_to("samples_per_part"))
+    proof = expect(
+        forward_passes=adapter.micro_batches, samples_per_pass=equal_to("samples_per_part")
+    )
     return proof.counting(count_parts)
 
 
@@ -49,21 +51,21 @@ class PartOfLoss(Module):
         return self.loss(nn.linear(hidden, self.embedding))
 
 
-def count_large_variables(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
+def count_large_variables(adapter: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
     """Count the variables of a step with this loss that are as large as a micro-batch's logits.
 
     Such a variable has as many columns as the logits, and at least as many numbers.
     """
-    run.synchronize()
-    own_loss = run.recipe.loss
-    run.recipe.loss = loss
+    adapter.synchronize()
+    own_loss = adapter.recipe.loss
+    adapter.recipe.loss = loss
     try:
-        run.one_step()
+        adapter.one_step()
     finally:
-        run.recipe.loss = own_loss
-    tokens = run.inputs[1].numel() // run.micro_batches
-    columns = run.config.vocabulary
-    transposed_embedding = [run.config.width, columns]
+        adapter.recipe.loss = own_loss
+    tokens = adapter.inputs[1].numel() // adapter.micro_batches
+    columns = adapter.config.vocabulary
+    transposed_embedding = [adapter.config.width, columns]
     count = 0
     for _, shape in list_variables():
         if shape[-1:] == [columns] and shape != transposed_embedding:
@@ -72,13 +74,13 @@ def count_large_variables(run: JittorAdapter, loss: Callable[[Var, Var], Var]) -
 
 
 @switch
-def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
+def chunked_loss(adapter: JittorAdapter, chunks: int) -> Proof:
     """Compute the logits and their loss chunk by chunk, and again in the backward pass."""
-    run.recipe.build_options["head"] = run.model_module.skip_head
+    adapter.recipe.build_options["head"] = adapter.model_module.skip_head
     losses = 0  # of chunks, in the forward pass and again in the backward pass
 
     def loss(x: Var, y: Var) -> Var:
-        hidden, embedding = run.model(x)
+        hidden, embedding = adapter.model(x)
         hidden = hidden.reshape(chunks, -1, hidden.shape[-1])
         y = y.reshape(chunks, -1)
         total: Any = 0
@@ -90,35 +92,35 @@ def chunked_loss(run: JittorAdapter, chunks: int) -> Proof:
         def loss(logits: Var) -> Var:
             nonlocal losses
             losses += 1
-            return run.model_module.loss_sum(logits[None], targets)
+            return adapter.model_module.loss_sum(logits[None], targets)
 
         return run_checkpointed(PartOfLoss(embedding, loss), hidden)
 
     def sum_hidden(x: Var, _: Var) -> Var:
         """Return a loss of the hidden states: no logits are computed."""
-        return run.model(x)[0].sum()
+        return adapter.model(x)[0].sum()
 
     def count_large() -> Evidence:
         """Count large variables, also of a step that ends before the head."""
         nonlocal losses
         losses = 0
         return {
-            "as_large_as_the_logits": count_large_variables(run, run.recipe.loss),
+            "as_large_as_the_logits": count_large_variables(adapter, adapter.recipe.loss),
             "losses_of_a_chunk": losses,
-            "as_large_without_a_head": count_large_variables(run, sum_hidden),
+            "as_large_without_a_head": count_large_variables(adapter, sum_hidden),
         }
 
-    run.recipe.loss = loss
+    adapter.recipe.loss = loss
     proof = expect(
         as_large_as_the_logits=equal_to("as_large_without_a_head"),
         # one for each chunk in the forward pass, and again in the backward pass
-        losses_of_a_chunk=2 * chunks * run.micro_batches,
+        losses_of_a_chunk=2 * chunks * adapter.micro_batches,
     )
     return proof.counting(count_large)
 
 
 @switch
-def autotune_off(run: JittorAdapter) -> Proof:
+def autotune_off(adapter: JittorAdapter) -> Proof:
     """Set the size of cuDNN's table of tried algorithms to 0: a heuristic chooses instead."""
     jt.cudnn.set_algorithm_cache_size(0)
 
@@ -143,21 +145,21 @@ def autotune_off(run: JittorAdapter) -> Proof:
 
 
 @switch
-def rewrite(run: JittorAdapter) -> Proof:
+def rewrite(adapter: JittorAdapter) -> Proof:
     """Compute 3-D convolutions by 2-D ones, for which oneDNN has kernels."""
-    run.recipe.build_options["rewrite"] = True
+    adapter.recipe.build_options["rewrite"] = True
     return expect(loops_3d=0, onednn_convolutions=above(0))
 
 
 @switch
-def no_fuse(run: JittorAdapter) -> Proof:
+def no_fuse(adapter: JittorAdapter) -> Proof:
     """Fuse no operators."""
     jt.flags.no_fuse = 1
     return expect(kernels=above(0), fused_kernels=0)
 
 
 @switch
-def no_onednn(run: JittorAdapter) -> Proof:
+def no_onednn(adapter: JittorAdapter) -> Proof:
     """Prove that oneDNN is not there, as the environment decided before Jittor was imported."""
 
     def look_for_library() -> Evidence:
@@ -168,7 +170,7 @@ def no_onednn(run: JittorAdapter) -> Proof:
 
 
 @switch
-def not_lazy(run: JittorAdapter) -> Proof:
+def not_lazy(adapter: JittorAdapter) -> Proof:
     """Run kernels at once. In lazy mode none runs before a value is read."""
     jt.flags.lazy_execution = 0
     return expect(kernels_before_sync=above("kernels", times=0.9))

@@ -96,7 +96,7 @@ def share_arguments(block: nn.Module, arguments: list[Any]) -> tuple[Callable[..
     return run_block, distinct
 
 
-def _observe_without(run: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
+def _observe_without(adapter: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
     """Observe a step whose blocks are not recomputed, and count how often each block runs in it.
 
     Proofs compare with this step, since a user's block may run several times in a forward pass, or
@@ -109,20 +109,22 @@ def _observe_without(run: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
         runs[block] += 1
         return block(*xs, **kwargs)
 
-    model: Any = run.model
+    model: Any = adapter.model
     block_runner = model.block_runner
     model.block_runner = run_plainly
     try:
-        run.seed()
-        evidence = run.observe()
+        adapter.seed()
+        evidence = adapter.observe()
     finally:
         model.block_runner = block_runner
     return evidence, runs
 
 
-def _count_expected(run: TorchAdapter, runs: Counter[nn.Module], blocks: list[nn.Module]) -> int:
+def _count_expected(
+    adapter: TorchAdapter, runs: Counter[nn.Module], blocks: list[nn.Module]
+) -> int:
     """Return the least number of recomputations: one for each pass in which a block runs."""
-    passes = run.micro_batches * run.loss_evaluations
+    passes = adapter.micro_batches * adapter.loss_evaluations
     return sum(min(runs[block], passes) for block in blocks)
 
 
@@ -140,13 +142,13 @@ def run_recomputed(function: Callable[..., Any], *args: Any, **options: Any) -> 
 
 
 @switch
-def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
+def checkpoint(adapter: TorchAdapter, every: int = 1) -> Proof:
     """Recompute every block, or every second one and so on."""
     chosen: dict[nn.Module, list[Any]] = {}  # blocks, with their batch norms
-    is_compiled = any(part.switch == "compile" for part in run.case.parts)
+    is_compiled = any(part.switch == "compile" for part in adapter.case.parts)
 
     def attach(model: Any) -> None:
-        for block in run.model_module.blocks_of(model)[::every]:
+        for block in adapter.model_module.blocks_of(model)[::every]:
             chosen[block] = _list_batch_norms(block)
 
     def run_block(block: nn.Module, *xs: Any, **kwargs: Any) -> Any:
@@ -160,13 +162,13 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
         if not is_compiled:
             run_shared, arguments = share_arguments(block, arguments)
             norms = chosen[block]
-            if norms or run.float64:
-                second_run = partial(prepare_second_run, norms, run.float64)
+            if norms or adapter.float64:
+                second_run = partial(prepare_second_run, norms, adapter.float64)
                 options["context_fn"] = lambda: (nullcontext(), RepeatedContext(second_run))
         return run_recomputed(run_shared, *arguments, **options)
 
-    run.recipe.block_runner = run_block
-    run.recipe.on_model.append(attach)
+    adapter.recipe.block_runner = run_block
+    adapter.recipe.on_model.append(attach)
 
     def count_recomputed(observed: Evidence) -> Evidence:
         """Count the blocks that ran again in the backward pass, and how many should have."""
@@ -174,11 +176,11 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
         recomputed = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
         if observed["block_runs"] is None:  # a compiled step shows only its products
             repeated = observed["products_recomputed"]
-            expected = run.micro_batches * run.loss_evaluations * len(recomputed)
+            expected = adapter.micro_batches * adapter.loss_evaluations * len(recomputed)
         else:
-            without, runs = _observe_without(run)
+            without, runs = _observe_without(adapter)
             repeated = observed["block_runs"] - without["block_runs"]
-            expected = _count_expected(run, runs, recomputed)
+            expected = _count_expected(adapter, runs, recomputed)
         return {
             "blocks_recomputed": len(recomputed),
             "recomputations": expected,
@@ -186,7 +188,7 @@ def checkpoint(run: TorchAdapter, every: int = 1) -> Proof:
         }
 
     # a block may have several products, and a user's block may run several times in a pass
-    is_lower_bound = is_compiled or run.is_user_model
+    is_lower_bound = is_compiled or adapter.is_user_model
     bound = at_least("recomputations") if is_lower_bound else equal_to("recomputations")
     proof = expect(blocks_recomputed=above(0), recomputations=above(0), repeated=bound)
     return proof.counting_from(count_recomputed)
@@ -213,7 +215,7 @@ def _guard_second_run(
 
 
 @switch
-def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
+def checkpoint_dots(adapter: TorchAdapter, batched: bool = True) -> Proof:
     """Save the results of matmuls, and recompute whatever lies between them.
 
     Without `batched` those of attention are recomputed too.
@@ -225,7 +227,7 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
         def make_contexts() -> tuple[Any, Any]:
             first_run, second_run = create_selective_checkpoint_contexts(saved)
             norms = _list_batch_norms(block)
-            guarded = partial(_guard_second_run, second_run, norms, run.float64)
+            guarded = partial(_guard_second_run, second_run, norms, adapter.float64)
             return first_run, RepeatedContext(guarded)
 
         run_shared, arguments = share_arguments(block, drop_cache(xs))
@@ -234,23 +236,25 @@ def checkpoint_dots(run: TorchAdapter, batched: bool = True) -> Proof:
 
     def count_attention() -> int:
         """Return how many matmuls attention makes in one forward pass."""
-        with torch.no_grad(), run.context(), StepCounter([], []) as observed:
-            call_with(run.model, run.inputs[0])
+        with torch.no_grad(), adapter.context(), StepCounter([], []) as observed:
+            call_with(adapter.model, adapter.inputs[0])
         return sum(observed.operators[name] for name in BATCHED_MATMULS)
 
     def count_repeated(observed: Evidence) -> Evidence:
         """Count the block runs and matmuls that a step without checkpointing does not make."""
-        without, runs = _observe_without(run)
-        passes = run.micro_batches * run.loss_evaluations
+        without, runs = _observe_without(adapter)
+        passes = adapter.micro_batches * adapter.loss_evaluations
         matmuls = sum(observed["products"].values()) - sum(without["products"].values())
         return {
-            "recomputations": _count_expected(run, runs, run.model_module.blocks_of(run.model)),
+            "recomputations": _count_expected(
+                adapter, runs, adapter.model_module.blocks_of(adapter.model)
+            ),
             "block_runs_repeated": observed["block_runs"] - without["block_runs"],
             "products_of_attention": 0 if batched else passes * count_attention(),
             "products_repeated": matmuls,
         }
 
-    run.recipe.block_runner = run_block
+    adapter.recipe.block_runner = run_block
     proof = expect(
         block_runs_repeated=at_least("recomputations"),
         products_repeated=equal_to("products_of_attention"),

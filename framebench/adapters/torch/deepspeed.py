@@ -93,9 +93,9 @@ class _EngineOptimizer:
         return parts.get("copy of the weights", 0) + parts["gradient buckets"]
 
 
-def attach_engine(run: TorchAdapter, stage: int) -> None:
+def attach_engine(adapter: TorchAdapter, stage: int) -> None:
     """Set the parts of the adapter that the engine replaces."""
-    deepspeed = import_package(run, "deepspeed", requirements="deepspeed")
+    deepspeed = import_package(adapter, "deepspeed", requirements="deepspeed")
     # by default it compiles operators for ranks on one host
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
@@ -104,40 +104,40 @@ def attach_engine(run: TorchAdapter, stage: int) -> None:
         inner = make_optimizer(settings, params, **options)
         zero = {
             "stage": stage,
-            "reduce_bucket_size": run.parameter_count() // BUCKETS,
+            "reduce_bucket_size": adapter.parameter_count() // BUCKETS,
             # smaller weights stay whole in stage 3; by default nearly all of these models' would
             "stage3_param_persistence_threshold": 0,
         }
         settings_of_engine = {
-            "train_micro_batch_size_per_gpu": run.case.batch // dist.get_world_size(),
+            "train_micro_batch_size_per_gpu": adapter.case.batch // dist.get_world_size(),
             "zero_allow_untested_optimizer": True,  # PyTorch's own
             "gradient_clipping": 0.0,  # by default it clips at a norm of 1
             "steps_per_print": 10**9,
             "zero_optimization": zero,
         }
         engine, *_ = deepspeed.initialize(
-            model=run.model, optimizer=inner, config=settings_of_engine
+            model=adapter.model, optimizer=inner, config=settings_of_engine
         )
         optimizer = _EngineOptimizer(engine, inner, stage)
-        run.recipe.forward = engine
-        run.recipe.backward = engine.backward
-        run.readings.bytes_by_part = optimizer.measure_parts
-        run.readings.extra_bytes = optimizer.measure_extra_bytes
-        run.readings.gather_weights = gather_weights
+        adapter.recipe.forward = engine
+        adapter.recipe.backward = engine.backward
+        adapter.readings.bytes_by_part = optimizer.measure_parts
+        adapter.readings.extra_bytes = optimizer.measure_extra_bytes
+        adapter.readings.gather_weights = gather_weights
         return optimizer
 
     def gather_weights() -> Any:
-        return deepspeed.zero.GatheredParameters(run.parameters(), enabled=stage == 3)
+        return deepspeed.zero.GatheredParameters(adapter.parameters(), enabled=stage == 3)
 
     def gather_states(local_states: Iterator[State]) -> Iterator[State]:
         """Yield the states of each weight, which DeepSpeed joins from the pieces of all ranks."""
-        for name, p in run.model.named_parameters():
-            for kind in MOMENTS[run.case.optimizer.name]:
+        for name, p in adapter.model.named_parameters():
+            for kind in MOMENTS[adapter.case.optimizer.name]:
                 whole = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
                 yield State(STATES[kind], name, to_numpy(whole), whole.nbytes)
 
-    run.recipe.claim("forward", "backward")
-    run.readings.claim("gather_weights", "extra_bytes", "bytes_by_part")
-    run.recipe.optimizer = start
+    adapter.recipe.claim("forward", "backward")
+    adapter.readings.claim("gather_weights", "extra_bytes", "bytes_by_part")
+    adapter.recipe.optimizer = start
     if stage:
-        run.readings.states = gather_states
+        adapter.readings.states = gather_states

@@ -36,7 +36,7 @@ class TorchGenerator(TokenGenerator):
         return F.scaled_dot_product_attention(q, keys, values, is_causal=q.shape[2] > 1)
 
     def disable_gradients(self) -> ExitStack:
-        stack: ExitStack = self.run.context()
+        stack: ExitStack = self.adapter.context()
         stack.enter_context(torch.no_grad())
         return stack
 
@@ -47,60 +47,60 @@ class TorchGenerator(TokenGenerator):
         return logits.to("cpu", torch.float64).numpy()
 
 
-def set_generator(run: TorchAdapter, cached: bool) -> TorchGenerator:
+def set_generator(adapter: TorchAdapter, cached: bool) -> TorchGenerator:
     """Prepare decoding with or without a cache, and return the generator."""
-    generator = TorchGenerator(run)
+    generator = TorchGenerator(adapter)
     if cached:
-        run.recipe.model_options["attend"] = generator.attend
-    run.before_first_step.append(generator.read_prompt)
-    run.recipe.step = generator.step
-    run.readings.read_logits = generator.read_logits
-    run.readings.extra_bytes = generator.measure_cache
+        adapter.recipe.model_options["attend"] = generator.attend
+    adapter.before_first_step.append(generator.read_prompt)
+    adapter.recipe.step = generator.step
+    adapter.readings.read_logits = generator.read_logits
+    adapter.readings.extra_bytes = generator.measure_cache
     return generator
 
 
 @switch
-def static_cache(run: TorchAdapter) -> Proof:
+def static_cache(adapter: TorchAdapter) -> Proof:
     """Keep keys and values in arrays as long as the sequence."""
-    generator = set_generator(run, cached=True)
+    generator = set_generator(adapter, cached=True)
 
     def attach(model: Any) -> None:
-        generator.cache = make_static_cache(run, model)
+        generator.cache = make_static_cache(adapter, model)
 
     def count_moved() -> Evidence:
         before = [array.data_ptr() for array in generator.list_cached()]
-        run.one_step()
+        adapter.one_step()
         after = [array.data_ptr() for array in generator.list_cached()]
         return {"arrays_that_moved": sum(new != old for new, old in zip(after, before))}
 
-    run.recipe.on_model.append(attach)
+    adapter.recipe.on_model.append(attach)
     in_place = expect({"arrays_that_moved": 0, "operators.cat": 0}).counting(count_moved)
     return in_place & expect_computed_once(generator)
 
 
-def make_static_cache(run: TorchAdapter, model: Any) -> StaticCache:
+def make_static_cache(adapter: TorchAdapter, model: Any) -> StaticCache:
     """Return an empty cache of the weights' type and device."""
-    c = run.config
-    shape = (run.case.batch, c.heads, c.length, c.width // c.heads)
+    c = adapter.config
+    shape = (adapter.case.batch, c.heads, c.length, c.width // c.heads)
     weight = model.wte.weight.detach()
     return StaticCache(c.layers, lambda: weight.new_empty(shape))
 
 
 @switch
-def growing_cache(run: TorchAdapter) -> Proof:
+def growing_cache(adapter: TorchAdapter) -> Proof:
     """Append the keys and values of each token to those of earlier tokens."""
-    generator = set_generator(run, cached=True)
-    generator.cache = make_growing_cache(run)
+    generator = set_generator(adapter, cached=True)
+    generator.cache = make_growing_cache(adapter)
     keys_and_values = expect({"operators.cat": equal_to("block_runs", times=2)})
     return expect_computed_once(generator) & keys_and_values
 
 
-def make_growing_cache(run: TorchAdapter) -> GrowingCache:
+def make_growing_cache(adapter: TorchAdapter) -> GrowingCache:
     """Return an empty cache."""
-    return GrowingCache(run.config.layers, lambda old, new: torch.cat((old, new), 2))
+    return GrowingCache(adapter.config.layers, lambda old, new: torch.cat((old, new), 2))
 
 
 @switch
-def no_cache(run: TorchAdapter) -> Proof:
+def no_cache(adapter: TorchAdapter) -> Proof:
     """Compute each token with all those before it."""
-    return expect_recomputed(set_generator(run, cached=False))
+    return expect_recomputed(set_generator(adapter, cached=False))

@@ -78,21 +78,21 @@ def _make_one_by_one(
 
 
 @switch
-def optimizer_in_backward(run: TorchAdapter) -> Proof:
+def optimizer_in_backward(adapter: TorchAdapter) -> Proof:
     """Update each weight in the backward pass."""
-    run.recipe.wrap("optimizer", lambda make: partial(_make_one_by_one, make))
+    adapter.recipe.wrap("optimizer", lambda make: partial(_make_one_by_one, make))
 
     def attach() -> None:
-        for p in run.list_trained():
-            p.register_post_accumulate_grad_hook(lambda p: run.optimizer.update(p))
+        for p in adapter.list_trained():
+            p.register_post_accumulate_grad_hook(lambda p: adapter.optimizer.update(p))
 
-    run.before_first_step.append(attach)
+    adapter.before_first_step.append(attach)
 
     def count_moved() -> Evidence:
         """Make a step, and count the gradients it leaves and the weights it moves."""
-        trained = run.list_trained()
+        trained = adapter.list_trained()
         before = [p.detach().clone() for p in trained]
-        run.one_step()
+        adapter.one_step()
         return {
             "gradients_left": sum(p.grad is not None for p in trained),
             "weights_moved": sum(not torch.equal(a, b) for a, b in zip(before, trained)),
@@ -105,15 +105,15 @@ def optimizer_in_backward(run: TorchAdapter) -> Proof:
 
 
 @switch
-def keep_grads(run: TorchAdapter) -> Proof:
+def keep_grads(adapter: TorchAdapter) -> Proof:
     """Set gradients to zero between steps, and do not drop them."""
-    run.recipe.zero_grad_options["set_to_none"] = False
+    adapter.recipe.zero_grad_options["set_to_none"] = False
 
     def count_kept() -> Evidence:
         """Count the gradients that are the same tensors as those of the step before."""
-        trained = run.list_trained()
+        trained = adapter.list_trained()
         before = [p.grad for p in trained]
-        run.one_step()
+        adapter.one_step()
         kept_count = sum(p.grad is old is not None for p, old in zip(trained, before))
         return {"gradients_kept": kept_count, "weights_trained": len(trained)}
 
@@ -121,23 +121,23 @@ def keep_grads(run: TorchAdapter) -> Proof:
 
 
 @switch
-def foreach(run: TorchAdapter) -> Proof:
+def foreach(adapter: TorchAdapter) -> Proof:
     """Update lists of weights at once.
 
     On a GPU this is PyTorch's default, so the baseline does the same, and the proof fails. The
     proof compares counts, since a user's hook may use operators on lists anyway.
     """
-    run.recipe.optimizer_options["foreach"] = True
+    adapter.recipe.optimizer_options["foreach"] = True
 
     def set_foreach(value: bool | None) -> None:
-        for each in (run.optimizer, *list_inner(run.optimizer)):
+        for each in (adapter.optimizer, *list_inner(adapter.optimizer)):
             for group in each.param_groups:
                 group.update(foreach=value, fused=None)
 
     def count_operators(observed: Evidence) -> Evidence:
         """Count the operators on lists of tensors, with the switch and without."""
         set_foreach(None)  # PyTorch's default
-        by_default = run.observe()
+        by_default = adapter.observe()
         set_foreach(True)
         return {
             "operators_on_lists": count_on_lists(observed),
@@ -154,9 +154,9 @@ def count_on_lists(observed: Evidence) -> int:
 
 
 @switch
-def fused_optimizer(run: TorchAdapter) -> Proof:
+def fused_optimizer(adapter: TorchAdapter) -> Proof:
     """Update all weights in one kernel."""
-    run.recipe.optimizer_options["fused"] = True
+    adapter.recipe.optimizer_options["fused"] = True
 
     def is_fused(e: Evidence) -> bool:
         return any(name.startswith("_fused_") for name in e["operators"])
@@ -165,14 +165,14 @@ def fused_optimizer(run: TorchAdapter) -> Proof:
 
 
 @switch
-def channels_last(run: TorchAdapter) -> Proof:
+def channels_last(adapter: TorchAdapter) -> Proof:
     """Keep the channels of images and of 2-D convolutions' weights innermost."""
 
     def to_channels_last(x: torch.Tensor) -> torch.Tensor:
         return x.to(memory_format=torch.channels_last) if x.ndim == 4 else x
 
-    run.recipe.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
-    run.recipe.on_input = to_channels_last
+    adapter.recipe.on_model.append(lambda model: model.to(memory_format=torch.channels_last))
+    adapter.recipe.on_input = to_channels_last
     # an input with a single channel has both orders at once
     return expect(
         {"convolutions.channels_last": above(0), "convolutions.channels_first": at_most(1)}
@@ -180,15 +180,15 @@ def channels_last(run: TorchAdapter) -> Proof:
 
 
 @switch
-def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
+def empty_cache(adapter: TorchAdapter, every: int = 1) -> Proof:
     """Give free segments back to the GPU after every so many steps."""
 
     def give_back() -> None:
-        if run.steps % every == 0:
-            run.synchronize()
+        if adapter.steps % every == 0:
+            adapter.synchronize()
             torch.cuda.empty_cache()
 
-    run.after_step.append(give_back)
+    adapter.after_step.append(give_back)
 
     def count_segments() -> Evidence:
         """Count the segments that are freed in steps, and those that the call after a step frees.
@@ -198,19 +198,19 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
         counts = [_count_freed_segments()]
 
         def before_call() -> None:
-            run.synchronize()
+            adapter.synchronize()
             _free_a_segment()
             counts.append(_count_freed_segments())
 
         def after_call() -> None:
             counts.append(_count_freed_segments())
 
-        run.after_step.insert(0, before_call)
-        run.after_step.append(after_call)
+        adapter.after_step.insert(0, before_call)
+        adapter.after_step.append(after_call)
         for _step in range(every):
-            run.step()
-        run.after_step.remove(before_call)
-        run.after_step.remove(after_call)
+            adapter.step()
+        adapter.after_step.remove(before_call)
+        adapter.after_step.remove(after_call)
         before, after = counts[-2:]  # before and after the call behind the last step
         return {
             "segments_freed_by_the_call": after - before,
@@ -223,21 +223,21 @@ def empty_cache(run: TorchAdapter, every: int = 1) -> Proof:
 
 
 @switch
-def pool_off(run: TorchAdapter) -> Proof:
+def pool_off(adapter: TorchAdapter) -> Proof:
     """Prove that the pool counts no bytes although the weights are on the GPU."""
 
     def count_bytes() -> Evidence:
         return {
             "counted_bytes": torch.cuda.memory_allocated(),
             "reserved_bytes": torch.cuda.memory_reserved(),
-            "weights_on_the_host": sum(not p.is_cuda for p in run.model.parameters()),
+            "weights_on_the_host": sum(not p.is_cuda for p in adapter.model.parameters()),
         }
 
     return expect(counted_bytes=0, reserved_bytes=0, weights_on_the_host=0).counting(count_bytes)
 
 
 @switch
-def expandable_segments(run: TorchAdapter) -> Proof:
+def expandable_segments(adapter: TorchAdapter) -> Proof:
     """Prove that the allocator reports its segments as expandable."""
 
     def count_segments() -> Evidence:
@@ -250,7 +250,7 @@ def expandable_segments(run: TorchAdapter) -> Proof:
 
 
 @switch
-def malloc_async(run: TorchAdapter) -> Proof:
+def malloc_async(adapter: TorchAdapter) -> Proof:
     """Prove that the driver counts its pool's bytes, and the native allocator has no segments."""
 
     def count_segments() -> Evidence:
@@ -264,15 +264,15 @@ def malloc_async(run: TorchAdapter) -> Proof:
 
 
 @switch
-def memory_fraction(run: TorchAdapter, share: float = 0.8) -> Proof:
+def memory_fraction(adapter: TorchAdapter, share: float = 0.8) -> Proof:
     """Limit the process to a share of the GPU's memory."""
-    if run.torch_device.type == "cuda":
+    if adapter.torch_device.type == "cuda":
         torch.cuda.set_per_process_memory_fraction(share)
 
     def is_refused(size: int) -> bool:
         """Return whether an allocation of so many bytes fails."""
         try:
-            torch.empty(size, dtype=torch.uint8, device=run.torch_device)
+            torch.empty(size, dtype=torch.uint8, device=adapter.torch_device)
         except torch.cuda.OutOfMemoryError:
             return True
         finally:
@@ -307,15 +307,15 @@ def _count_freed_segments() -> int:
 
 
 @switch
-def after_training(run: TorchAdapter, cleared: bool) -> Proof:
+def after_training(adapter: TorchAdapter, cleared: bool) -> Proof:
     """Train another model for one step first; the allocator may keep its memory."""
     counts: Evidence = {}
 
     def train() -> None:
         """Make the passes of one training step of another model, and count what they leave."""
-        model = run.load(run.config, run.canonical(run.config)).train()
-        x, y = run.inputs
-        run.model_module.loss(model(x), y).backward()
+        model = adapter.load(adapter.config, adapter.canonical(adapter.config)).train()
+        x, y = adapter.inputs
+        adapter.model_module.loss(model(x), y).backward()
         counts["gradients_of_the_training_step"] = sum(
             p.grad is not None for p in model.parameters()
         )
@@ -328,7 +328,7 @@ def after_training(run: TorchAdapter, cleared: bool) -> Proof:
         counts["segments_given_back"] = _count_freed_segments() - freed
         counts["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
 
-    run.before_first_step.append(train)
+    adapter.before_first_step.append(train)
     # segments and not bytes: how many bytes can be given back is the result of the measurement
     proof = expect(
         gradients_of_the_training_step=above(0),

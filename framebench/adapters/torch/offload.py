@@ -37,12 +37,12 @@ AHEAD = 8  # saved tensors that are copied back before the backward pass needs t
 
 
 @switch
-def offload(run: TorchAdapter) -> Proof:
+def offload(adapter: TorchAdapter) -> Proof:
     """Save tensors in host memory.
 
     PyTorch's hooks are called in the place of the observer's, which then sees no saved tensor.
     """
-    run.recipe.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
+    adapter.recipe.contexts.append(partial(torch.autograd.graph.save_on_cpu, pin_memory=True))
     return expect({"saved_tensors": 0, "operators.copy_": above("blocks")})
 
 
@@ -137,14 +137,14 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
 
 
 @switch
-def offload_streamed(run: TorchAdapter) -> Proof:
+def offload_streamed(adapter: TorchAdapter) -> Proof:
     """Save tensors in host memory, with copies on streams of their own."""
     streams = CopyStreams()
-    run.recipe.contexts.append(lambda: _StreamedSaving(streams, run.lasting_tensors()))
+    adapter.recipe.contexts.append(lambda: _StreamedSaving(streams, adapter.lasting_tensors()))
 
     def count_copies() -> Evidence:
         before = streams.counts.copy()
-        copies = _count_overlapping_copies(record_events(run))
+        copies = _count_overlapping_copies(record_events(adapter))
         streams.counts.subtract(before)  # the counts of the recorded step remain
         return copies | dict(streams.counts)
 
@@ -179,9 +179,9 @@ def _count_overlapping_copies(events: list[Any]) -> Evidence:
 
 
 @switch
-def optimizer_offload(run: TorchAdapter) -> Proof:
+def optimizer_offload(adapter: TorchAdapter) -> Proof:
     """Keep the optimizer's states in host memory and update the weights there, by torchao."""
-    library = import_package(run, "torchao.optim")
+    library = import_package(adapter, "torchao.optim")
 
     class Offloaded(library.CPUOffloadOptimizer):  # type: ignore[misc, name-defined]
         """torchao's optimizer, with states by the device's weights as other optimizers have."""
@@ -206,7 +206,7 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
 
         It is 0 if no weight is large, so that the strategy has an effect on small models too.
         """
-        is_any_large = any(p.numel() >= LEAST_OFFLOADED for p in run.parameters())
+        is_any_large = any(p.numel() >= LEAST_OFFLOADED for p in adapter.parameters())
         return LEAST_OFFLOADED if is_any_large else 0
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
@@ -214,16 +214,16 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
             return make_optimizer(o, groups, **options)
 
         optimizer = Offloaded(params, make_inner, minimal_size=find_least())
-        run.after_restore.append(optimizer.copy_weights)
+        adapter.after_restore.append(optimizer.copy_weights)
         return optimizer
 
-    run.recipe.optimizer = make
+    adapter.recipe.optimizer = make
 
     def count_moments() -> Evidence:
         """Count the moments of large weights, and those of them on the host."""
         least = find_least()
         devices: list[str] = []  # of the moments of large weights
-        for p, state in run.optimizer.state.items():
+        for p, state in adapter.optimizer.state.items():
             if p.numel() < least:
                 continue
             for moment in state.values():
@@ -232,8 +232,10 @@ def optimizer_offload(run: TorchAdapter) -> Proof:
         return {
             "large_moments": len(devices),
             "large_moments_on_host": devices.count("cpu"),
-            "weights_elsewhere": sum(p.device != run.torch_device for p in run.parameters()),
-            "device": run.torch_device.type,
+            "weights_elsewhere": sum(
+                p.device != adapter.torch_device for p in adapter.parameters()
+            ),
+            "device": adapter.torch_device.type,
         }
 
     # every moment of a large weight is in host memory, and every weight on the device

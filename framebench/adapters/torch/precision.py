@@ -38,26 +38,26 @@ def expect_types(products: str, storage: str) -> Proof:
     )
 
 
-def _measure_errors(run: TorchAdapter) -> Evidence:
+def _measure_errors(adapter: TorchAdapter) -> Evidence:
     """Measure how matmuls are rounded in the context of a forward pass of this case."""
 
     def multiply(operator: Any, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        a = torch.from_numpy(left).to(run.torch_device)
-        b = torch.from_numpy(right).to(run.torch_device)
-        with torch.no_grad(), run.context():
+        a = torch.from_numpy(left).to(adapter.torch_device)
+        b = torch.from_numpy(right).to(adapter.torch_device)
+        with torch.no_grad(), adapter.context():
             result: Tensor = operator(a, b)
         return result.float().cpu().numpy()
 
     return rounding.measure_errors(partial(multiply, torch.mm), partial(multiply, F.conv2d))
 
 
-def expect_float32(run: TorchAdapter, errors: Proof) -> Proof:
+def expect_float32(adapter: TorchAdapter, errors: Proof) -> Proof:
     """Return a proof that there is nothing but float32, and that matmuls are rounded as expected.
 
     The proof holds without any matmul, since a CUDA graph that is replayed shows no operators.
 
     Args:
-        run: The case.
+        adapter: The case.
         errors: A proof on the errors that `rounding.measure_errors` returns.
     """
     proof = expect(
@@ -65,20 +65,20 @@ def expect_float32(run: TorchAdapter, errors: Proof) -> Proof:
         weight_dtypes=no_real_but("float32"),
         state_dtypes=no_real_but("float32"),
     )
-    return (proof & errors).counting(lambda: _measure_errors(run))
+    return (proof & errors).counting(lambda: _measure_errors(adapter))
 
 
 @switch
-def fp32(run: TorchAdapter) -> Proof:
+def fp32(adapter: TorchAdapter) -> Proof:
     """Compute in float32, without TensorFloat-32.
 
     If a user's file casts operands by itself, the proof is that nothing else does.
     """
-    if not run.case.workload_spec.facts.get("narrow"):
-        return expect_float32(run, rounding.EXACT)
+    if not adapter.case.workload_spec.facts.get("narrow"):
+        return expect_float32(adapter, rounding.EXACT)
 
     def find_narrowed() -> Evidence:
-        plain, observed = find_places(run, nullcontext)
+        plain, observed = find_places(adapter, nullcontext)
         return {"narrowed_at": sorted(plain.in_float32 - observed.in_float32)}
 
     proof = expect(
@@ -90,48 +90,48 @@ def fp32(run: TorchAdapter) -> Proof:
 
 
 def find_places(
-    run: TorchAdapter, context: Callable[[], AbstractContextManager[Any]]
+    adapter: TorchAdapter, context: Callable[[], AbstractContextManager[Any]]
 ) -> tuple[MatmulPlaces, MatmulPlaces]:
     """Return where a user's model makes matmuls, and in which types.
 
     The first are those of a forward pass in this context without any strategy, the second those of
     a step.
     """
-    model: Any = run.model
+    model: Any = adapter.model
     block_runner = model.block_runner
     model.block_runner = user_blocks.call_block
     try:
-        plain = count_places(run, compute_plainly, context)
+        plain = count_places(adapter, compute_plainly, context)
     finally:
         model.block_runner = block_runner
-    return plain, count_places(run, TorchAdapter.one_step)
+    return plain, count_places(adapter, TorchAdapter.one_step)
 
 
 def count_places(
-    run: TorchAdapter,
+    adapter: TorchAdapter,
     compute: Callable[[TorchAdapter], None],
     context: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> MatmulPlaces:
     """Return where a computation in this context makes matmuls, and in which types."""
-    run.seed()
-    with context(), MatmulPlaces(run.model) as places:
-        compute(run)
+    adapter.seed()
+    with context(), MatmulPlaces(adapter.model) as places:
+        compute(adapter)
     return places
 
 
-def compute_plainly(run: TorchAdapter) -> None:
+def compute_plainly(adapter: TorchAdapter) -> None:
     """Make a forward pass of a user's model and its loss, or the step of the user's file."""
-    if run.recipe.step == run.file_step:
-        run.model_module.run_step(run.model, run.inputs, run.optimizer)
+    if adapter.recipe.step == adapter.file_step:
+        adapter.model_module.run_step(adapter.model, adapter.inputs, adapter.optimizer)
         return
-    x, y = run.inputs
-    with torch.set_grad_enabled(run.case.scenario_spec.trains):
-        output = call_with(run.model, x)
-        if run.case.scenario_spec.trains:
-            run.model_module.loss(output, run.find_target((x, y)))
+    x, y = adapter.inputs
+    with torch.set_grad_enabled(adapter.case.scenario_spec.trains):
+        output = call_with(adapter.model, x)
+        if adapter.case.scenario_spec.trains:
+            adapter.model_module.loss(output, adapter.find_target((x, y)))
 
 
-def expect_autocast(run: TorchAdapter, products: str) -> Proof:
+def expect_autocast(adapter: TorchAdapter, products: str) -> Proof:
     """Return a proof that autocast gave matmuls this type.
 
     In the suite's models, and where a user's file casts by itself, these are all matmuls. In other
@@ -140,18 +140,18 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
     only the whole forward pass runs under autocast, and no more of them in each place. A compiled
     step shows no places: there nothing is proven of a matmul in float32.
     """
-    if not run.is_user_model or run.case.workload_spec.facts.get("narrow"):
+    if not adapter.is_user_model or adapter.case.workload_spec.facts.get("narrow"):
         return expect_types(products, storage="float32")
 
     def find_widened(counted: Evidence) -> Evidence:
-        if run.readings.uses_profiler:
+        if adapter.readings.uses_profiler:
             others = sorted({*counted["products"]} - {products})
             return {"widened_at": [f"{name}, in places that are not visible" for name in others]}
-        autocast = partial(torch.autocast, run.torch_device.type, getattr(torch, products))
-        plain, observed = find_places(run, autocast)
+        autocast = partial(torch.autocast, adapter.torch_device.type, getattr(torch, products))
+        plain, observed = find_places(adapter, autocast)
         # of matmuls inside of fused layers only `observed` has the types
         types = Counter(counted["products"]) | observed.dtypes
-        return {"products": dict(types), "widened_at": list_widened(run, plain, observed)}
+        return {"products": dict(types), "widened_at": list_widened(adapter, plain, observed)}
 
     proof = expect(
         products=including(products),
@@ -162,18 +162,18 @@ def expect_autocast(run: TorchAdapter, products: str) -> Proof:
     return proof.counting_from(find_widened)
 
 
-def list_widened(run: TorchAdapter, plain: MatmulPlaces, observed: MatmulPlaces) -> list[str]:
+def list_widened(adapter: TorchAdapter, plain: MatmulPlaces, observed: MatmulPlaces) -> list[str]:
     """Return the places where a step makes more matmuls in float32 than plain passes would.
 
     Args:
-        run: The adapter that made the observed step.
+        adapter: The adapter that made the observed step.
         plain: The counts of a plain step of the file, or else of one plain forward pass.
         observed: The counts of the step. A recomputation may run a block in part, or more than
             once, so of its matmuls only the places are compared.
     """
     passes = 1
-    if run.recipe.step != run.file_step:
-        passes = run.micro_batches * run.loss_evaluations
+    if adapter.recipe.step != adapter.file_step:
+        passes = adapter.micro_batches * adapter.loss_evaluations
     allowed = Counter({place: passes * count for place, count in plain.in_float32.items()})
     too_many = observed.in_float32 - allowed
     plain_places = plain.in_float32.keys() | plain.repeated_in_float32.keys()
@@ -182,58 +182,60 @@ def list_widened(run: TorchAdapter, plain: MatmulPlaces, observed: MatmulPlaces)
 
 
 @switch
-def amp_bf16(run: TorchAdapter) -> Proof:
+def amp_bf16(adapter: TorchAdapter) -> Proof:
     """Enter autocast for each forward pass: it caches the cast weights until it is left."""
-    run.recipe.contexts.append(partial(torch.autocast, run.torch_device.type, torch.bfloat16))
-    return expect_autocast(run, "bfloat16")
+    adapter.recipe.contexts.append(
+        partial(torch.autocast, adapter.torch_device.type, torch.bfloat16)
+    )
+    return expect_autocast(adapter, "bfloat16")
 
 
 @switch
-def half(run: TorchAdapter, dtype: str) -> Proof:
+def half(adapter: TorchAdapter, dtype: str) -> Proof:
     """Keep weights, inputs and states in a type of 16 bits."""
-    run.recipe.dtype = getattr(torch, dtype)
+    adapter.recipe.dtype = getattr(torch, dtype)
     return expect_types(dtype, storage=dtype)
 
 
 @switch
-def tf32(run: TorchAdapter) -> Proof:
+def tf32(adapter: TorchAdapter) -> Proof:
     """Let matmuls and convolutions round their operands to TensorFloat-32."""
-    run.process.tf32 = (True, True)
-    return expect_float32(run, rounding.ROUNDED)
+    adapter.process.tf32 = (True, True)
+    return expect_float32(adapter, rounding.ROUNDED)
 
 
 @switch
-def default(run: TorchAdapter) -> Proof:
+def default(adapter: TorchAdapter) -> Proof:
     """Leave the precision of matmuls at PyTorch's default.
 
     If the default does not round, the strategy is the same as `fp32`, and the proof fails.
     """
-    run.process.tf32 = TF32_AT_IMPORT
-    return expect_float32(run, rounding.SOME_ROUNDED)
+    adapter.process.tf32 = TF32_AT_IMPORT
+    return expect_float32(adapter, rounding.SOME_ROUNDED)
 
 
 @switch
-def amp_fp16(run: TorchAdapter) -> Proof:
+def amp_fp16(adapter: TorchAdapter) -> Proof:
     """Compute in float16 by autocast, and scale the loss.
 
     The initial scale is low enough that no gradient overflows, which would skip a step.
     """
-    device = run.torch_device.type
-    run.recipe.contexts.append(partial(torch.autocast, device, torch.float16))
-    run.recipe.scaler = torch.amp.GradScaler(device, init_scale=2.0**10)
-    proof = expect_autocast(run, "float16") & expect(scale=above(1))
-    return proof.counting(lambda: {"scale": _measure_scale(run)})
+    device = adapter.torch_device.type
+    adapter.recipe.contexts.append(partial(torch.autocast, device, torch.float16))
+    adapter.recipe.scaler = torch.amp.GradScaler(device, init_scale=2.0**10)
+    proof = expect_autocast(adapter, "float16") & expect(scale=above(1))
+    return proof.counting(lambda: {"scale": _measure_scale(adapter)})
 
 
-def _measure_scale(run: TorchAdapter) -> float:
+def _measure_scale(adapter: TorchAdapter) -> float:
     """Return the norm of a gradient with the scaler over its norm with a disabled scaler."""
-    weight = run.list_trained()[-1]
-    scaler = run.recipe.scaler
+    weight = adapter.list_trained()[-1]
+    scaler = adapter.recipe.scaler
     norms = []
-    for each in (scaler, torch.amp.GradScaler(run.torch_device.type, enabled=False)):
-        run.recipe.scaler = each
-        run.backward_pass()
+    for each in (scaler, torch.amp.GradScaler(adapter.torch_device.type, enabled=False)):
+        adapter.recipe.scaler = each
+        adapter.backward_pass()
         assert weight.grad is not None
         norms.append(float(weight.grad.norm()))
-    run.recipe.scaler = scaler
+    adapter.recipe.scaler = scaler
     return norms[0] / norms[1] if norms[1] else 0.0

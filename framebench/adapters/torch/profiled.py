@@ -229,11 +229,11 @@ def list_innermost(events: list[Any], names: tuple[str, ...]) -> list[Any]:
     return [event for event in matmuls if id(event) not in outer]
 
 
-def record_events(run: Any) -> list[Any]:
+def record_events(adapter: Any) -> list[Any]:
     """Run one more step of an adapter, and return the profiler's events."""
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
-        run.one_step()
-        run.synchronize()
+        adapter.one_step()
+        adapter.synchronize()
     return list(profiler.events() or ())
 
 

@@ -20,7 +20,7 @@ from framebench.strategies.quantized import BLOCK, FEWEST_IN_8_BITS
 switch = Switches()
 
 
-def import_package(run: TorchAdapter, name: str, requirements: str = "torch") -> Any:
+def import_package(adapter: TorchAdapter, name: str, requirements: str = "torch") -> Any:
     """Import a module of a package next to PyTorch, and keep its version for the record.
 
     Raises LookupError if the package is not installed.
@@ -33,25 +33,25 @@ def import_package(run: TorchAdapter, name: str, requirements: str = "torch") ->
             f"this interpreter cannot import {package}, of which requirements/{requirements}.txt "
             f"has a version: {error}"
         ) from error
-    run.packages[package] = importlib.import_module(package).__version__
+    adapter.packages[package] = importlib.import_module(package).__version__
     return module
 
 
 @switch
-def adamw_8bit(run: TorchAdapter) -> Proof:
+def adamw_8bit(adapter: TorchAdapter) -> Proof:
     """Keep AdamW's moments in 8 bits, by torchao.
 
     The update is computed from the moments before they are rounded. It is compiled, and nothing
     compiles under a dispatch mode, so the step is observed by the profiler instead.
     """
-    optimizers = import_package(run, "torchao.optim")
+    optimizers = import_package(adapter, "torchao.optim")
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
         return optimizers.AdamW8bit(params, o.lr, o.betas, o.eps, o.weight_decay, **options)
 
-    run.recipe.optimizer = make
-    run.readings.uses_profiler = True
-    return expect_codes(run)
+    adapter.recipe.optimizer = make
+    adapter.readings.uses_profiler = True
+    return expect_codes(adapter)
 
 
 def count_with_part(tensors: Iterable[torch.Tensor], dtype: torch.dtype) -> int:
@@ -59,30 +59,30 @@ def count_with_part(tensors: Iterable[torch.Tensor], dtype: torch.dtype) -> int:
     return sum(any(part.dtype == dtype for part in list_plain_tensors(t)) for t in tensors)
 
 
-def expect_codes(run: TorchAdapter) -> Proof:
+def expect_codes(adapter: TorchAdapter) -> Proof:
     """Return a proof that all moments of every large weight are codes in 8 bits."""
 
     def count_codes() -> Evidence:
-        sizes = [p.numel() for p in run.list_trained()]
+        sizes = [p.numel() for p in adapter.list_trained()]
         return {
             "large_weights": sum(size >= FEWEST_IN_8_BITS and size % BLOCK == 0 for size in sizes),
-            "moments_in_8_bits": count_with_part(run.state_tensors(), torch.uint8),
+            "moments_in_8_bits": count_with_part(adapter.state_tensors(), torch.uint8),
         }
 
-    moments = len(run.case.optimizer.states)
+    moments = len(adapter.case.optimizer.states)
     proof = expect(moments_in_8_bits=(above(0), equal_to("large_weights", times=moments)))
     return proof.counting(count_codes)
 
 
 @switch
-def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
+def adamw_8bit_bnb(adapter: TorchAdapter) -> Proof:
     """Keep AdamW's moments in 8 bits, by bitsandbytes.
 
     Each moment of a weight is three tensors: codes, scales of blocks, and a table of codes. The
     moments of a small weight are plain numbers.
     """
-    optimizers = import_package(run, "bitsandbytes.optim")
-    functional = import_package(run, "bitsandbytes.functional")
+    optimizers = import_package(adapter, "bitsandbytes.optim")
+    functional = import_package(adapter, "bitsandbytes.functional")
 
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
         settings = (o.lr, o.betas, o.eps, o.weight_decay)
@@ -90,8 +90,8 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
 
     def read_moments(_: Iterator[State]) -> Iterator[State]:
         """Yield each moment dequantized, with the bytes of its codes, scales and table."""
-        for name, p in run.model.named_parameters():
-            state = run.optimizer.state.get(p, {})
+        for name, p in adapter.model.named_parameters():
+            state = adapter.optimizer.state.get(p, {})
             for number, kind in ((1, "first moment"), (2, "second moment")):
                 if not state:
                     continue
@@ -106,18 +106,18 @@ def adamw_8bit_bnb(run: TorchAdapter) -> Proof:
                     )
                 yield State(kind, name, to_numpy(values), count_unique_bytes(tensors))
 
-    run.recipe.optimizer = make
-    run.readings.states = read_moments
-    return expect_codes(run)
+    adapter.recipe.optimizer = make
+    adapter.readings.states = read_moments
+    return expect_codes(adapter)
 
 
 @switch
-def int8(run: TorchAdapter, products: bool) -> Proof:
+def int8(adapter: TorchAdapter, products: bool) -> Proof:
     """Keep the weights of linear layers in 8 bits; with `products` also multiply in 8 bits.
 
     The weight that embedding and head share is not changed.
     """
-    library = import_package(run, "torchao.quantization")
+    library = import_package(adapter, "torchao.quantization")
 
     def quantize(model: nn.Module) -> None:
         if products:
@@ -125,10 +125,10 @@ def int8(run: TorchAdapter, products: bool) -> Proof:
         else:
             library.quantize_(model, library.Int8WeightOnlyConfig())
 
-    run.recipe.on_model.append(quantize)
+    adapter.recipe.on_model.append(quantize)
 
     def count_layers(observed: Evidence) -> Evidence:
-        linear = [m for m in run.model.modules() if isinstance(m, nn.Linear)]
+        linear = [m for m in adapter.model.modules() if isinstance(m, nn.Linear)]
         return {
             "linear_layers": len(linear),
             "linear_layers_in_8_bits": count_with_part([m.weight for m in linear], torch.int8),

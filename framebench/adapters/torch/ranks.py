@@ -49,20 +49,20 @@ def begin(ranks: int) -> None:
         raise RuntimeError(f"{dist.get_world_size()} ranks were launched instead of {ranks}")
 
 
-def gather_readings(run: TorchAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
+def gather_readings(adapter: TorchAdapter, readings: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the readings of each rank and the bytes it holds; every rank must call it."""
-    return gather_from_ranks(readings | {"held": measure_held_bytes(run)})
+    return gather_from_ranks(readings | {"held": measure_held_bytes(adapter)})
 
 
-def measure_held_bytes(run: TorchAdapter) -> dict[str, int]:
+def measure_held_bytes(adapter: TorchAdapter) -> dict[str, int]:
     """Return the bytes of the storages in this rank between two steps."""
-    parameters = run.parameters()
+    parameters = adapter.parameters()
     return {
         "parameters": count_unique_bytes(parameters),
         "gradients": count_unique_bytes(p.grad for p in parameters if p.grad is not None),
-        "gradient buckets": run.readings.extra_bytes(),
-        "optimizer states": count_unique_bytes(t for t in run.state_tensors() if t.ndim),
-    } | run.readings.bytes_by_part()
+        "gradient buckets": adapter.readings.extra_bytes(),
+        "optimizer states": count_unique_bytes(t for t in adapter.state_tensors() if t.ndim),
+    } | adapter.readings.bytes_by_part()
 
 
 # kinds of collectives, by what the names of operators contain
@@ -99,18 +99,18 @@ def count_collectives(operators: dict[str, int]) -> dict[str, int]:
     return dict(counts)
 
 
-def count_share(run: TorchAdapter, observed: Evidence) -> Evidence:
+def count_share(adapter: TorchAdapter, observed: Evidence) -> Evidence:
     """Return the bytes that a rank holds, its collectives by kind, and the whole model's bytes."""
     return {
-        "held": measure_held_bytes(run),
+        "held": measure_held_bytes(adapter),
         "collectives": count_collectives(observed["operators"]),
-        "whole": 4 * run.workload.parameter_count(run.config),
+        "whole": 4 * adapter.workload.parameter_count(adapter.config),
     }
 
 
-def _count_states(run: TorchAdapter) -> int:
+def _count_states(adapter: TorchAdapter) -> int:
     """Return how many numbers the optimizer keeps for each number of a weight."""
-    return len(run.case.optimizer.states)
+    return len(adapter.case.optimizer.states)
 
 
 def gather_from_ranks(value: Any) -> list[Any]:
@@ -131,15 +131,15 @@ def make_mesh_of_ranks(device: str) -> DeviceMesh:
     return init_device_mesh(device, (dist.get_world_size(),))
 
 
-def divide_batch(run: TorchAdapter) -> None:
+def divide_batch(adapter: TorchAdapter) -> None:
     """Divide the batch among the ranks.
 
     The loss is the mean over the ranks, and an output has the rows of all ranks.
     """
     ranks = dist.get_world_size()
     rank = dist.get_rank()
-    size = run.case.batch // ranks
-    run.recipe.share = slice(rank * size, (rank + 1) * size)
+    size = adapter.case.batch // ranks
+    adapter.recipe.share = slice(rank * size, (rank + 1) * size)
 
     def compute_mean(loss: Tensor) -> Tensor:
         total = loss.detach().clone()
@@ -151,49 +151,49 @@ def divide_batch(run: TorchAdapter) -> None:
         dist.all_gather(outputs, output.contiguous())
         return torch.cat(outputs)
 
-    run.readings.mean_of_ranks = compute_mean
-    run.readings.rows_of_ranks = gather_rows
+    adapter.readings.mean_of_ranks = compute_mean
+    adapter.readings.rows_of_ranks = gather_rows
 
 
 @switch
-def ddp(run: TorchAdapter, view: bool = False) -> Proof:
+def ddp(adapter: TorchAdapter, view: bool = False) -> Proof:
     """Replicate the model in each rank, and average gradients.
 
     With `view` the gradients lie in the buckets that are sent.
     """
-    divide_batch(run)
+    divide_batch(adapter)
 
     def attach(model: nn.Module) -> None:
-        replica = run.recipe.replicate(model, gradient_as_bucket_view=view)
-        run.recipe.forward = replica
+        replica = adapter.recipe.replicate(model, gradient_as_bucket_view=view)
+        adapter.recipe.forward = replica
         if not view:
-            run.readings.extra_bytes = partial(private.measure_bucket_bytes, replica)
+            adapter.readings.extra_bytes = partial(private.measure_bucket_bytes, replica)
 
-    if run.case.scenario_spec.trains:
-        run.recipe.on_model.append(attach)
+    if adapter.case.scenario_spec.trains:
+        adapter.recipe.on_model.append(attach)
 
     whole = expect({"held.parameters": equal_to("whole")})
-    if not run.case.scenario_spec.trains:  # without gradients there is nothing to average
-        return (whole & expect(collectives={})).counting_from(partial(count_share, run))
+    if not adapter.case.scenario_spec.trains:  # without gradients there is nothing to average
+        return (whole & expect(collectives={})).counting_from(partial(count_share, adapter))
 
     def count_storages() -> Evidence:
-        gradients = [p.grad for p in run.parameters() if p.grad is not None]
+        gradients = [p.grad for p in adapter.parameters() if p.grad is not None]
         storages = {gradient.untyped_storage().data_ptr() for gradient in gradients}
-        return {"weights": len(run.parameters()), "storages_of_gradients": len(storages)}
+        return {"weights": len(adapter.parameters()), "storages_of_gradients": len(storages)}
 
     proof = whole & expect(
         {
-            "held.optimizer states": equal_to("whole", times=_count_states(run)),
+            "held.optimizer states": equal_to("whole", times=_count_states(adapter)),
             # a gradient that is a view shares its bucket's storage
             "storages_of_gradients": below("weights") if view else at_least("weights"),
             "collectives.all-reduce": above(0),
         }
     )
-    return proof.counting_from(partial(count_share, run)).counting(count_storages)
+    return proof.counting_from(partial(count_share, adapter)).counting(count_storages)
 
 
 @switch
-def zero_optimizer(run: TorchAdapter) -> Proof:
+def zero_optimizer(adapter: TorchAdapter) -> Proof:
     """Replicate the model, and divide the optimizer's states among the ranks."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
@@ -207,9 +207,9 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
         # no generator: every rank must have come here before one of them goes on
         return itertools.chain.from_iterable(gather_from_ranks(list(local_states)))
 
-    run.recipe.optimizer = make
-    run.readings.states = gather_states
-    ddp(run)
+    adapter.recipe.optimizer = make
+    adapter.readings.states = gather_states
+    ddp(adapter)
 
     def count_states(observed: Evidence) -> Evidence:
         local_bytes = observed["held"]["optimizer states"]
@@ -221,33 +221,33 @@ def zero_optimizer(run: TorchAdapter) -> Proof:
             "held.parameters": equal_to("whole"),
             "collectives.broadcast": above(0),
             "held.optimizer states": below("optimizer_states_of_all"),
-            "optimizer_states_of_all": equal_to("whole", times=_count_states(run)),
+            "optimizer_states_of_all": equal_to("whole", times=_count_states(adapter)),
         }
     )
-    return proof.counting_from(partial(count_share, run)).counting_from(count_states)
+    return proof.counting_from(partial(count_share, adapter)).counting_from(count_states)
 
 
 @switch
-def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
+def fsdp(adapter: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
     """Divide every weight among the ranks.
 
     By default `fully_shard` keeps the outermost module's weights gathered after the forward pass,
     since the backward pass needs them next. Evaluation has no backward pass.
 
     Args:
-        run: The case.
+        adapter: The case.
         reshard: Whether a block's weights are dropped after the forward pass.
         sync: Whether each micro-batch reduces its gradients. Otherwise whole gradients are added
             up, and reduced in the last micro-batch.
     """
     from torch.distributed.fsdp import FSDPModule, fully_shard
 
-    trains = run.case.scenario_spec.trains
-    divide_batch(run)
+    trains = adapter.case.scenario_spec.trains
+    divide_batch(adapter)
 
     def attach(model: nn.Module) -> None:
-        mesh = make_mesh_of_ranks(run.torch_device.type)
-        for block in run.model_module.blocks_of(model):
+        mesh = make_mesh_of_ranks(adapter.torch_device.type)
+        for block in adapter.model_module.blocks_of(model):
             fully_shard(block, mesh=mesh, reshard_after_forward=reshard)
         # None: the outermost weights stay gathered for the backward pass, which evaluation lacks
         of_outermost = None if reshard and trains else reshard
@@ -257,26 +257,26 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
 
     def sync_in_last() -> contextlib.nullcontext[None]:
         """Reduce gradients only in the last micro-batch of a step."""
-        assert isinstance(run.model, FSDPModule)
-        run.model.set_requires_gradient_sync(next(passes) % run.micro_batches == 0)
+        assert isinstance(adapter.model, FSDPModule)
+        adapter.model.set_requires_gradient_sync(next(passes) % adapter.micro_batches == 0)
         return contextlib.nullcontext()
 
-    run.recipe.on_model.append(attach)
+    adapter.recipe.on_model.append(attach)
     if not sync:
-        run.recipe.contexts.append(sync_in_last)
+        adapter.recipe.contexts.append(sync_in_last)
 
     def count_expected(observed: Evidence) -> Evidence:
         """Count the bytes of a rank's chunks, each padded to the longest, and the collectives."""
         chunk = 0
-        for p in run.parameters():
+        for p in adapter.parameters():
             rows = math.ceil(p.shape[0] / dist.get_world_size())
             chunk += 4 * rows * p.shape[1:].numel()
         groups = observed["blocks"] + 1  # one has the weights outside of blocks
         gathered_again = observed["blocks"] if trains and reshard else 0  # in the backward pass
-        reductions = run.micro_batches if sync else 1
+        reductions = adapter.micro_batches if sync else 1
         return {
             "chunk": chunk,
-            "gathers": run.micro_batches * (groups + gathered_again),
+            "gathers": adapter.micro_batches * (groups + gathered_again),
             "reductions": groups * reductions if trains else 0,
         }
 
@@ -285,25 +285,25 @@ def fsdp(run: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
             "chunk": below("whole"),
             "held.parameters": equal_to("chunk"),
             "held.gradients": equal_to("chunk") if trains else 0,
-            "held.optimizer states": at_most("chunk", times=_count_states(run)),
+            "held.optimizer states": at_most("chunk", times=_count_states(adapter)),
             "collectives.all-gather": equal_to("gathers"),
             "collectives.reduce-scatter": equal_to("reductions"),
         }
     )
-    return proof.counting_from(partial(count_share, run)).counting_from(count_expected)
+    return proof.counting_from(partial(count_share, adapter)).counting_from(count_expected)
 
 
 @switch
-def deepspeed(run: TorchAdapter, stage: int) -> Proof:
+def deepspeed(adapter: TorchAdapter, stage: int) -> Proof:
     """Let DeepSpeed divide states, then gradients, then weights, by the stage of ZeRO."""
     from framebench.adapters.torch.deepspeed import attach_engine
 
-    divide_batch(run)
-    run.torch_device = torch.device("cpu")
-    attach_engine(run, stage)
+    divide_batch(adapter)
+    adapter.torch_device = torch.device("cpu")
+    attach_engine(adapter, stage)
 
     def count_gradients() -> Evidence:
-        return {"gradients_at_most": run.optimizer.gradients_at_most}
+        return {"gradients_at_most": adapter.optimizer.gradients_at_most}
 
     def compare_from(first: int) -> Any:
         """Return `below` if this stage of ZeRO divides the part, which it does from `first` on."""
@@ -312,9 +312,9 @@ def deepspeed(run: TorchAdapter, stage: int) -> Proof:
     proof = expect(
         {
             "collectives": including(*COLLECTIVES_OF_STAGES[stage]),
-            "held.optimizer states": compare_from(1)("whole", times=_count_states(run)),
+            "held.optimizer states": compare_from(1)("whole", times=_count_states(adapter)),
             "gradients_at_most": compare_from(2)("whole"),
             "held.parameters": compare_from(3)("whole"),
         }
     )
-    return proof.counting_from(partial(count_share, run)).counting(count_gradients)
+    return proof.counting_from(partial(count_share, adapter)).counting(count_gradients)

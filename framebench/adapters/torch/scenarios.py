@@ -38,25 +38,25 @@ GRAPH_KEPT = expect(graph_nodes=above("blocks"), saved_tensors=if_counted(above(
 def make_mode_switch(context: Callable[[], Any], proof: Proof) -> Switch:
     """Return the switch of evaluation under a context of autograd."""
 
-    def apply_mode(run: TorchAdapter) -> Proof:
-        run.recipe.contexts.append(context)
-        return add_gradient_check(run, proof) & expect_buffers_unchanged(run)
+    def apply_mode(adapter: TorchAdapter) -> Proof:
+        adapter.recipe.contexts.append(context)
+        return add_gradient_check(adapter, proof) & expect_buffers_unchanged(adapter)
 
     return apply_mode
 
 
-def expect_buffers_unchanged(run: TorchAdapter) -> Proof:
+def expect_buffers_unchanged(adapter: TorchAdapter) -> Proof:
     """Return a proof that a step in evaluation mode changes no running statistic."""
-    return common.expect_buffers_unchanged(lambda: not run.recipe.evaluates)
+    return common.expect_buffers_unchanged(lambda: not adapter.recipe.evaluates)
 
 
-def add_gradient_check(run: TorchAdapter, proof: Proof) -> Proof:
+def add_gradient_check(adapter: TorchAdapter, proof: Proof) -> Proof:
     """Return the proof; for a user's model one that also checks that it leaves gradients off.
 
     A model that computes forces, which are gradients of an energy, switches gradients on in its
     forward pass. The strategy then cannot take effect, and the proof's reason says why.
     """
-    if not run.is_user_model or proof is GRAPH_KEPT:
+    if not adapter.is_user_model or proof is GRAPH_KEPT:
         return proof
     return proof & check(
         lambda evidence: not evidence["saved_tensors"],
@@ -73,85 +73,85 @@ switch.by_name["grad"] = make_mode_switch(torch.enable_grad, GRAPH_KEPT)
 
 
 @switch
-def frozen_weights(run: TorchAdapter) -> Proof:
+def frozen_weights(adapter: TorchAdapter) -> Proof:
     """Request no gradient of any weight, with autograd left on."""
-    run.recipe.on_model.append(lambda model: model.requires_grad_(False))
-    return NOTHING_KEPT & expect_buffers_unchanged(run)
+    adapter.recipe.on_model.append(lambda model: model.requires_grad_(False))
+    return NOTHING_KEPT & expect_buffers_unchanged(adapter)
 
 
 @switch
-def batch_stats(run: TorchAdapter) -> Proof:
+def batch_stats(adapter: TorchAdapter) -> Proof:
     """Evaluate by the statistics of the batch, and prove that every running statistic changes."""
-    run.recipe.evaluates = False
+    adapter.recipe.evaluates = False
 
     def displace() -> None:
         """Move each buffer away from the value that it converges to."""
-        for buffer in run.model.buffers():
+        for buffer in adapter.model.buffers():
             buffer += 1
 
-    return common.expect_buffers_changed(run, displace)
+    return common.expect_buffers_changed(adapter, displace)
 
 
 @switch
-def frozen(run: TorchAdapter, part: str = "half") -> Proof:
+def frozen(adapter: TorchAdapter, part: str = "half") -> Proof:
     """Request no gradient of the weights that the workload does not train."""
-    assert run.workload.trained  # without it the case is unsupported
-    prefixes = run.workload.trained(run.config, part)
+    assert adapter.workload.trained  # without it the case is unsupported
+    prefixes = adapter.workload.trained(adapter.config, part)
 
     def freeze(model: nn.Module) -> None:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith(prefixes))
 
     def find_with_gradient() -> set[str]:
-        return {name for name, p in run.model.named_parameters() if p.grad is not None}
+        return {name for name, p in adapter.model.named_parameters() if p.grad is not None}
 
-    run.recipe.on_model.append(freeze)
-    return common.expect_trained(run, prefixes, find_with_gradient)
+    adapter.recipe.on_model.append(freeze)
+    return common.expect_trained(adapter, prefixes, find_with_gradient)
 
 
 @switch
-def distill(run: TorchAdapter) -> Proof:
+def distill(adapter: TorchAdapter) -> Proof:
     """Distil the full model into a smaller one.
 
     The loss is half that of the labels, half the divergence from the full model's outputs, as in
     Hinton et al. 2015 at temperature 1.
     """
-    config = run.workload.config(run.case.size)
-    run.teacher_config = config
+    config = adapter.workload.config(adapter.case.size)
+    adapter.teacher_config = config
 
     def add_teacher(_: nn.Module) -> None:
         """Load the teacher next to the student, which stays as it is."""
-        run.models_in_memory.append(run.load(config, run.canonical(config)).eval())
+        adapter.models_in_memory.append(adapter.load(config, adapter.canonical(config)).eval())
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
         """Return the mean of the task's loss and the divergence from the teacher's output."""
-        _, teacher = run.models_in_memory  # the student comes first
+        _, teacher = adapter.models_in_memory  # the student comes first
         with torch.no_grad():
             target = teacher(x).flatten(0, -2).log_softmax(-1)
-        logits = run.recipe.forward(x)
+        logits = adapter.recipe.forward(x)
         log_probability = logits.flatten(0, -2).log_softmax(-1)
         divergence = F.kl_div(log_probability, target, log_target=True, reduction="batchmean")
-        return (run.model_module.loss(logits, y) + divergence) / 2
+        return (adapter.model_module.loss(logits, y) + divergence) / 2
 
     def count_passes() -> Evidence:
         """Count the teacher's forward passes in one more step, and its gradients."""
-        teacher = run.models_in_memory[1]
+        teacher = adapter.models_in_memory[1]
         outputs: list[Any] = []
         with teacher.register_forward_hook(lambda *arguments: outputs.append(arguments)):
-            run.one_step()
+            adapter.one_step()
         return {
             "teacher_passes": len(outputs),
             "teacher_gradients": sum(p.grad is not None for p in teacher.parameters()),
         }
 
-    run.recipe.on_model.append(add_teacher)
-    run.recipe.objective = objective
-    proof = expect(teacher_passes=run.micro_batches, teacher_gradients=0)
+    adapter.recipe.on_model.append(add_teacher)
+    adapter.recipe.objective = objective
+    proof = expect(teacher_passes=adapter.micro_batches, teacher_gradients=0)
     return proof.counting(count_passes)
 
 
 def _keep_both(
-    run: TorchAdapter, make: Callable[..., list[nn.Module]], shared_trunk: bool
+    adapter: TorchAdapter, make: Callable[..., list[nn.Module]], shared_trunk: bool
 ) -> Proof:
     """Keep two models in memory: those that `make` returns when called with the pair.
 
@@ -159,37 +159,37 @@ def _keep_both(
     """
 
     def attach() -> None:
-        pair = [run.load(run.config, weights) for weights in run.host_weights]
-        run.models_in_memory = make(*pair)
+        pair = [adapter.load(adapter.config, weights) for weights in adapter.host_weights]
+        adapter.models_in_memory = make(*pair)
 
     def count_bytes() -> Evidence:
         return {
-            "parameter_bytes": count_unique_bytes(run.parameters()),
-            "parameter_bytes_of_one": count_unique_bytes(run.models_in_memory[0].parameters()),
+            "parameter_bytes": count_unique_bytes(adapter.parameters()),
+            "parameter_bytes_of_one": count_unique_bytes(adapter.models_in_memory[0].parameters()),
         }
 
-    run.before_first_step.append(attach)
+    adapter.before_first_step.append(attach)
     one = "parameter_bytes_of_one"
     total = (above(one), below(one, times=2)) if shared_trunk else equal_to(one, times=2)
     return expect(parameter_bytes=total).counting(count_bytes)
 
 
 @switch
-def together(run: TorchAdapter, shared_trunk: bool = False) -> Proof:
+def together(adapter: TorchAdapter, shared_trunk: bool = False) -> Proof:
     """Keep two models in memory; with `shared_trunk` they have one trunk and a head each."""
 
     def make(one: nn.Module, other: nn.Module) -> list[nn.Module]:
         if shared_trunk:
             for name, module in one.named_children():
-                if not f"{name}.".startswith(run.workload.head):
+                if not f"{name}.".startswith(adapter.workload.head):
                     setattr(other, name, module)
         return [one, other]
 
-    return _keep_both(run, make, shared_trunk)
+    return _keep_both(adapter, make, shared_trunk)
 
 
 @switch
-def scripted(run: TorchAdapter, shared_trunk: bool = False) -> Proof:
+def scripted(adapter: TorchAdapter, shared_trunk: bool = False) -> Proof:
     """Keep two traced models in memory.
 
     With `shared_trunk` they have one traced trunk and a head each.
@@ -199,7 +199,7 @@ def scripted(run: TorchAdapter, shared_trunk: bool = False) -> Proof:
 
     @torch.no_grad()
     def make(one: Any, other: Any) -> list[nn.Module]:
-        x = run.inputs[0]
+        x = adapter.inputs[0]
         if not shared_trunk:
             return [torch.jit.trace(one, x), torch.jit.trace(other, x)]
         heads = [one.fc, other.fc]
@@ -208,14 +208,16 @@ def scripted(run: TorchAdapter, shared_trunk: bool = False) -> Proof:
         return [torch.jit.trace(nn.Sequential(trunk, head), x) for head in heads]
 
     def count_scripted() -> Evidence:
-        models = run.models_in_memory
+        models = adapter.models_in_memory
         return {"script_modules": sum(isinstance(m, torch.jit.ScriptModule) for m in models)}
 
-    return _keep_both(run, make, shared_trunk) & expect(script_modules=2).counting(count_scripted)
+    return _keep_both(adapter, make, shared_trunk) & expect(script_modules=2).counting(
+        count_scripted
+    )
 
 
 @switch
-def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
+def in_turn(adapter: TorchAdapter, cleared: bool = False) -> Proof:
     """Make one model after the other in each step; with `cleared` empty caches between them."""
     alive: weakref.WeakSet[nn.Module] = weakref.WeakSet()
     most = 0  # alive at once
@@ -224,8 +226,8 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
     def models() -> Iterator[nn.Module]:
         """Yield each model of the pair, freed before the next is made."""
         nonlocal most, cleanings
-        for weights in run.host_weights:
-            model = run.load(run.config, weights)
+        for weights in adapter.host_weights:
+            model = adapter.load(adapter.config, weights)
             alive.add(model)
             most = max(most, len(alive))
             yield model
@@ -233,7 +235,7 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
             if cleared:
                 gc.collect()
                 cleanings += 1
-                if run.torch_device.type == "cuda":
+                if adapter.torch_device.type == "cuda":
                     torch.cuda.empty_cache()
 
     def count_models() -> Evidence:
@@ -243,7 +245,7 @@ def in_turn(run: TorchAdapter, cleared: bool = False) -> Proof:
             "caches_emptied": cleanings,
         }
 
-    run.recipe.models = models
+    adapter.recipe.models = models
     # a model that something still refers to would be alive next to the next one
     proof = expect(
         models_at_once=1,
@@ -268,9 +270,9 @@ class Copies:
     The thread that prepares the batches makes the copies, and the step takes them.
     """
 
-    def __init__(self, run: TorchAdapter) -> None:
+    def __init__(self, adapter: TorchAdapter) -> None:
         """Make the stream."""
-        self.run = run
+        self.adapter = adapter
         self.stream = torch.cuda.Stream()
         self.marks: list[Marks] = []  # of each copy
 
@@ -283,7 +285,7 @@ class Copies:
         first, last = make_marks()
         with torch.cuda.stream(self.stream):
             first.record()
-            inputs, targets = [t.to(self.run.torch_device, non_blocking=True) for t in host]
+            inputs, targets = [t.to(self.adapter.torch_device, non_blocking=True) for t in host]
             last.record()
         self.marks.append((first, last))
         return inputs, targets, last
@@ -299,24 +301,24 @@ class Copies:
         step_stream.wait_event(copied)
         for tensor in (inputs, targets):
             tensor.record_stream(step_stream)
-        recipe = self.run.recipe
+        recipe = self.adapter.recipe
         return recipe.on_input(inputs.to(recipe.dtype)), targets
 
     def measure_overlap(self, steps: int) -> float:
         """Make so many steps; return the share of the copies' time during which a step ran."""
         start, _ = make_marks()
         step_marks: list[Marks] = []
-        self.run.synchronize()
+        self.adapter.synchronize()
         start.record()
         self.marks.clear()
         for _step in range(steps):
             first, last = make_marks()
             first.record()
-            self.run.step()
+            self.adapter.step()
             last.record()
             step_marks.append((first, last))
         copy_marks = list(self.marks)  # a copy of the list, to which the thread goes on adding
-        self.run.synchronize()
+        self.adapter.synchronize()
 
         def read_spans(marks: list[Marks]) -> list[Span]:
             spans = []
@@ -342,18 +344,18 @@ def compute_overlap(copies: list[Span], steps: list[Span]) -> float:
 
 
 @switch
-def pinned(run: TorchAdapter) -> Proof:
+def pinned(adapter: TorchAdapter) -> Proof:
     """Copy batches from page-locked memory while the step before runs."""
-    copies = Copies(run)
+    copies = Copies(adapter)
 
     def attach() -> None:
-        run.loader = Loader(run.case, "pinned", copies.send, copies.arrive)
+        adapter.loader = Loader(adapter.case, "pinned", copies.send, copies.arrive)
 
     def watch_copies() -> Evidence:
-        assert run.loader
-        return run.loader.count() | {"overlap_share": copies.measure_overlap(steps=10)}
+        assert adapter.loader
+        return adapter.loader.count() | {"overlap_share": copies.measure_overlap(steps=10)}
 
-    run.before_first_step.append(attach)
+    adapter.before_first_step.append(attach)
     proof = expect_loader("pinned") & expect(overlap_share=above(0.5))
     return proof.counting(watch_copies)
 
@@ -372,7 +374,7 @@ def _count_saved(gelu: Callable[[Tensor], Tensor]) -> Evidence:
 
 
 @switch
-def built_in(run: TorchAdapter) -> Proof:
+def built_in(adapter: TorchAdapter) -> Proof:
     """Prove that PyTorch's own GELU runs once in each block."""
     proof = expect({"saved_by_one_gelu": 1, "operators.gelu": equal_to("block_runs")})
     return proof.counting(lambda: _count_saved(F.gelu))
@@ -416,10 +418,10 @@ class WastefulGelu(torch.autograd.Function):
 
 
 @switch
-def custom_rule(run: TorchAdapter, lean: bool) -> Proof:
+def custom_rule(adapter: TorchAdapter, lean: bool) -> Proof:
     """Give the model a GELU with a hand-written backward pass."""
     rule = LeanGelu if lean else WastefulGelu
-    run.recipe.model_options["gelu"] = rule.apply
+    adapter.recipe.model_options["gelu"] = rule.apply
 
     proof = expect(
         {

@@ -32,23 +32,23 @@ SELECTION = "select_algorithm"  # TorchInductor's counters of kernels that it ha
 
 
 @switch
-def accumulate(run: TorchAdapter) -> Proof:
+def accumulate(adapter: TorchAdapter) -> Proof:
     """Prove that a step makes a forward pass for each micro-batch, of a part of the batch.
 
     There is nothing to switch on: the adapter cuts the batch by the case's `micro_batches`.
     """
-    parts = run.micro_batches
+    parts = adapter.micro_batches
 
     def count_parts() -> Evidence:
         """Count samples and elements of micro-batches, and the passes that a step must make."""
         # the last part, since the counters of a step have the length of its last pass
         # elements too, since a user's graphs or lists of images have no axis of samples
-        inputs = [x for x, _ in run.cut_batch(run.inputs, parts)]
+        inputs = [x for x, _ in adapter.cut_batch(adapter.inputs, parts)]
         return {
-            "passes_expected": parts * run.loss_evaluations,
+            "passes_expected": parts * adapter.loss_evaluations,
             "samples_in_last_part": read_batch_length(inputs[-1]),
             "elements_in_largest_part": max(count_elements(x) for x in inputs),
-            "elements_in_batch": count_elements(run.inputs[0]),
+            "elements_in_batch": count_elements(adapter.inputs[0]),
         }
 
     proof = expect(
@@ -65,34 +65,34 @@ def count_elements(inputs: Any) -> int:
 
 
 @switch
-def chunked_loss(run: TorchAdapter, chunks: int) -> Proof:
+def chunked_loss(adapter: TorchAdapter, chunks: int) -> Proof:
     """Compute logits and loss chunk by chunk of the tokens, and again for the backward pass."""
-    run.recipe.model_options["head"] = run.model_module.skip_head
+    adapter.recipe.model_options["head"] = adapter.model_module.skip_head
 
     def compute_part(hidden: Tensor, embedding: Tensor, targets: Tensor) -> Tensor:
         logits = F.linear(hidden, embedding)
-        return cast(Tensor, run.model_module.loss_sum(logits[None], targets[None]))
+        return cast(Tensor, adapter.model_module.loss_sum(logits[None], targets[None]))
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
-        hidden, embedding = cast(tuple[Tensor, Tensor], run.recipe.forward(x))
+        hidden, embedding = cast(tuple[Tensor, Tensor], adapter.recipe.forward(x))
         parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))
         losses = []
         for h, targets in parts:
             losses.append(recompute(compute_part, h, embedding, targets, use_reentrant=False))
         return torch.stack(losses).sum() / y.numel()
 
-    run.recipe.objective = objective
+    adapter.recipe.objective = objective
 
     # one for each chunk in the forward pass, and again in the backward pass
-    return expect({"operators._log_softmax": 2 * chunks * run.micro_batches})
+    return expect({"operators._log_softmax": 2 * chunks * adapter.micro_batches})
 
 
 @switch
-def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> Proof:
+def compile(adapter: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> Proof:
     """Compile the model.
 
     Args:
-        run: The adapter.
+        adapter: The adapter.
         mode: The mode of torch.compile.
         budget: The share of the activations kept by default that may be kept.
     """
@@ -100,19 +100,19 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
     from torch._dynamo.utils import counters
 
     # Inductor draws other random numbers than eager steps, by which a user's dropout is verified
-    torch._inductor.config.fallback_random = run.is_user_model
-    run.process.activation_budget = budget
+    torch._inductor.config.fallback_random = adapter.is_user_model
+    adapter.process.activation_budget = budget
     torch._dynamo.reset()
     counters.clear()
 
     def attach(model: nn.Module) -> None:
-        run.recipe.forward = torch.compile(model, mode=mode)
+        adapter.recipe.forward = torch.compile(model, mode=mode)
 
     def count_compiled() -> Evidence:
         """Count the breaks of the graph, and the evidence of the compiler's mode."""
         counted: Evidence = {"graph_breaks": dict(counters["graph_break"])}
         if mode == "reduce-overhead":
-            names = [event.name for event in record_events(run)]
+            names = [event.name for event in record_events(adapter)]
             counted["graph_launches"] = names.count("cudaGraphLaunch")
         elif mode == "max-autotune":
             trials = [n for name, n in counters["inductor"].items() if name.startswith(SELECTION)]
@@ -130,8 +130,8 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
 
     proof = expect(
         graph_breaks={},
-        forward_passes=run.micro_batches,
-        graphs_backward=run.micro_batches if run.case.scenario_spec.trains else 0,
+        forward_passes=adapter.micro_batches,
+        graphs_backward=adapter.micro_batches if adapter.case.scenario_spec.trains else 0,
         products_outside_graphs=0,
     )
     proof &= check(is_whole, "each forward pass is one call of one graph")
@@ -142,13 +142,13 @@ def compile(run: TorchAdapter, mode: str | None = None, budget: float = 1.0) -> 
         proof &= expect(kernels_tried=above(0))
     elif budget < 1:
         proof &= expect(products_recomputed=above(0))
-    run.readings.uses_profiler = True
-    run.recipe.on_model.append(attach)
+    adapter.readings.uses_profiler = True
+    adapter.recipe.on_model.append(attach)
     return proof.counting(count_compiled)
 
 
 @switch
-def compile_step(run: TorchAdapter) -> Proof:
+def compile_step(adapter: TorchAdapter) -> Proof:
     """Compile the forward and backward pass as one graph, and the update as another.
 
     Without trace_autograd_ops Dynamo breaks the graph at `backward`. The optimizer breaks it by
@@ -158,29 +158,30 @@ def compile_step(run: TorchAdapter) -> Proof:
 
     torch._dynamo.config.trace_autograd_ops = True
     torch._dynamo.reset()
-    run.recipe.claim("forward", "objective", "backward", "scaler")
-    run.readings.uses_profiler = True
-    run.readings.counts_passes = False
+    adapter.recipe.claim("forward", "objective", "backward", "scaler")
+    adapter.readings.uses_profiler = True
+    adapter.readings.counts_passes = False
 
     def attach(model: Any) -> None:
         """Replace the step by two compiled functions: both passes, and the update."""
 
         def compute_gradients(x: Tensor, y: Tensor) -> Tensor:
-            loss: Tensor = run.model_module.loss(call_with(model, x), run.find_target((x, y)))
+            target = adapter.find_target((x, y))
+            loss: Tensor = adapter.model_module.loss(call_with(model, x), target)
             loss.backward()
             return loss.detach()
 
         passes = torch.compile(compute_gradients, fullgraph=True)
-        update = torch.compile(lambda: run.optimizer.step())
+        update = torch.compile(lambda: adapter.optimizer.step())
 
         def step() -> None:
-            run.optimizer.zero_grad()
-            run.output = passes(*run.next_batch())
+            adapter.optimizer.zero_grad()
+            adapter.output = passes(*adapter.next_batch())
             update()
 
-        run.recipe.step = step
+        adapter.recipe.step = step
 
-    run.recipe.on_model.append(attach)
+    adapter.recipe.on_model.append(attach)
     return expect(
         graphs_forward=2,  # forward with backward, and the update
         graphs_backward=0,
@@ -191,13 +192,13 @@ def compile_step(run: TorchAdapter) -> Proof:
 
 
 @switch
-def jit_script(run: TorchAdapter) -> Proof:
+def jit_script(adapter: TorchAdapter) -> Proof:
     """Replace each block by its TorchScript form, which shares its weights."""
     scripted: dict[nn.Module, torch.jit.ScriptModule] = {}
     runs: Counter[str] = Counter()
 
     def attach(model: Any) -> None:
-        for block in run.model_module.blocks_of(model):
+        for block in adapter.model_module.blocks_of(model):
             scripted[block] = torch.jit.script(block)
 
     def run_scripted(block: nn.Module, *xs: Any) -> Any:
@@ -206,19 +207,19 @@ def jit_script(run: TorchAdapter) -> Proof:
 
     def count_runs() -> Evidence:
         runs.clear()
-        run.one_step()
+        adapter.one_step()
         return {"script_modules": len(scripted), "script_block_runs": runs["script_block_runs"]}
 
-    run.recipe.block_runner = run_scripted
-    run.recipe.on_model.append(attach)
+    adapter.recipe.block_runner = run_scripted
+    adapter.recipe.on_model.append(attach)
     proof = expect(
         script_modules=above(0),
-        script_block_runs=equal_to("script_modules", times=run.micro_batches),
+        script_block_runs=equal_to("script_modules", times=adapter.micro_batches),
     )
     return proof.counting(count_runs)
 
 
-def attends_by_products(run: TorchAdapter, e: Evidence) -> bool:
+def attends_by_products(adapter: TorchAdapter, e: Evidence) -> bool:
     """Return whether attention is computed in matmuls around a softmax in each block.
 
     One softmax is expected for each block that ran. If single runs of blocks are not visible, at
@@ -231,7 +232,7 @@ def attends_by_products(run: TorchAdapter, e: Evidence) -> bool:
     if e["block_runs"]:
         return bool(softmaxes == e["block_runs"])
     pairs_of_products = operators["bmm"] // 2  # the scores, and the values weighted by them
-    expected = run.micro_batches * e["blocks"]
+    expected = adapter.micro_batches * e["blocks"]
     return bool(expected > 0 and max(softmaxes, pairs_of_products) >= expected)
 
 
@@ -245,22 +246,22 @@ BY_PRODUCTS = "attention is computed in products around a softmax, in each block
 
 
 @switch
-def attention_plain(run: TorchAdapter) -> Proof:
+def attention_plain(adapter: TorchAdapter) -> Proof:
     """Compute attention as the model writes it out."""
-    run.recipe.model_options["attend"] = run.model_module.attend_plainly
+    adapter.recipe.model_options["attend"] = adapter.model_module.attend_plainly
 
     not_fused = check(lambda e: not list_attention_kernels(e), "no operator fuses attention")
-    return not_fused & check(partial(attends_by_products, run), BY_PRODUCTS)
+    return not_fused & check(partial(attends_by_products, adapter), BY_PRODUCTS)
 
 
 @switch
-def sdpa(run: TorchAdapter, backend: str) -> Proof:
+def sdpa(adapter: TorchAdapter, backend: str) -> Proof:
     """Allow one kernel of attention; PyTorch raises an error where that kernel cannot be used.
 
     It is switched for the whole process, since a context would have ended when checkpointing
     recomputes attention.
     """
-    run.process.attention = (backend,)
+    adapter.process.attention = (backend,)
 
     kernel = FUSED[backend]  # empty if attention consists of matmuls
 
@@ -270,23 +271,23 @@ def sdpa(run: TorchAdapter, backend: str) -> Proof:
 
     proof = check(is_kernel_used, f"attention is fused by {kernel or 'no kernel'} alone")
     if not kernel:
-        proof &= check(partial(attends_by_products, run), BY_PRODUCTS)
+        proof &= check(partial(attends_by_products, adapter), BY_PRODUCTS)
     return proof
 
 
 @switch
-def autotune(run: TorchAdapter) -> Proof:
+def autotune(adapter: TorchAdapter) -> Proof:
     """Let cuDNN time its algorithms for each shape and take the fastest.
 
     Each trial of an algorithm allocates a workspace, so the first convolution of a shape makes more
     allocations. The proof counts them.
     """
-    run.process.tries_algorithms = True
+    adapter.process.tries_algorithms = True
 
     def count_allocations() -> int:
         """Return how many allocations one convolution makes under the current settings."""
-        x = torch.ones(2, 48, 40, 40, device=run.torch_device)
-        w = torch.ones(48, 48, 3, 3, device=run.torch_device)
+        x = torch.ones(2, 48, 40, 40, device=adapter.torch_device)
+        w = torch.ones(48, 48, 3, 3, device=adapter.torch_device)
         before = torch.cuda.memory_stats()["allocation.all.allocated"]
         F.conv2d(x, w)
         return torch.cuda.memory_stats()["allocation.all.allocated"] - before
