@@ -9,13 +9,13 @@ import gc
 import importlib
 from types import ModuleType
 
-from framebench.adapters.base import Adapter
+from framebench.adapters.base import Adapter, Switch
 from framebench.suite.case import Case
 
 
 def load(case: Case) -> Adapter:
     """Import the case's framework, and return the adapter."""
-    adapter: Adapter = import_adapters(case).make(case)
+    adapter: Adapter = import_package(case).ADAPTER(case, find_switches(case))
     return adapter
 
 
@@ -25,17 +25,27 @@ def load_frozen(case: Case) -> Adapter:
     Python's collector then need not look through them. Objects that the case makes, or that a
     user's file imports, are not frozen.
     """
-    module = import_adapters(case)
-    if hasattr(module, "import_the_rest"):
-        module.import_the_rest()
+    package = import_package(case)
+    if hasattr(package, "import_the_rest"):
+        package.import_the_rest()
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()
     Adapter.unfreezes = False
-    adapter: Adapter = module.make(case)
-    return adapter
+    return load(case)
 
 
-def import_adapters(case: Case) -> ModuleType:
-    """Import the adapters of the case's framework, and so the framework."""
+def import_package(case: Case) -> ModuleType:
+    """Import the package of the case's framework, and so the framework."""
     return importlib.import_module(f"framebench.adapters.{case.framework}")
+
+
+def find_switches(case: Case) -> dict[str, Switch]:
+    """Return the switches that the case can need, by the name in a row's `switch`."""
+    package = import_package(case)
+    switches: dict[str, Switch] = package.SWITCHES
+    if case.ranks == 1:
+        return switches
+    # imported here, since it would add to the memory and the start of every other case
+    ranks = importlib.import_module(f"{package.__name__}.ranks")
+    return switches | ranks.switch.by_name

@@ -13,8 +13,8 @@ import jax
 from jax import ShapeDtypeStruct
 from jax.sharding import Sharding
 
+from framebench.adapters import find_switches
 from framebench.adapters.base import Batch
-from framebench.adapters.jax import find_switches
 from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter, ModelParts
 from framebench.suite.case import Case

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from framebench.adapters.torch import find_switches
+from framebench.adapters import find_switches
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.modes import set_mode, use_default_dtype
 from framebench.suite.case import Case

@@ -10,11 +10,11 @@ from unittest.mock import Mock
 
 import jax
 
-from framebench.adapters.jax import make
+from framebench import adapters
 from framebench.adapters.jax.adapter import CACHE
 from framebench.suite.selectors import parse
 
-adapter = make(parse("transformer/jax/eval/no_grad/b4/tiny"))
+adapter = adapters.load(parse("transformer/jax/eval/no_grad/b4/tiny"))
 adapter.build()
 before = [sorted(adapter.read_peaks()), adapter.read_counters(), adapter.make_stopwatch()]
 adapter.step()
