@@ -61,21 +61,17 @@ def find_named_or_repeated(model: Any, user: UserFile, access: ModuleAccess) -> 
 
     Raises Fault if `blocks` names none, or something that is no module of the model.
     """
-
-    def count_weights(blocks: list[Any]) -> int:
-        return sum(access.size(block) for block in blocks)
-
     named = getattr(user.module, "blocks", None)  # classes, or a function that lists modules
     if named is None:
-        return max(list_levels(model, access), key=count_weights, default=[])
+        levels = list_levels(model, access)
+        return max(levels, key=lambda level: sum(map(access.size, level)), default=[])
     modules = access.modules(model)
-    classes = named if isinstance(named, tuple) else (named,)
-    if all(isinstance(item, type) for item in classes):
-        blocks = [module for module in modules if isinstance(module, classes)]
+    if isinstance(named, type | tuple):
+        blocks = [module for module in modules if isinstance(module, named)]
     else:
         blocks = list(named(model))
-    module_ids = {id(module) for module in modules}
-    if not blocks or any(id(block) not in module_ids for block in blocks):
+    block_ids = set(map(id, blocks))
+    if not blocks or not block_ids <= set(map(id, modules)):
         raise user.fault(
             "blocks", "blocks must be classes, or a function that lists modules of the model"
         )

@@ -98,9 +98,12 @@ class ShapedAdapter(JaxAdapter):
         if self.recipe.calls > 1:
             _, *others = self.cut_batch(self.inputs, self.recipe.calls)
             return count_bytes_of_one((self.inputs, others))
-        argument_ids = {id(array) for array in jax.tree.leaves(self.list_arguments())}
-        inputs = jax.tree.leaves(self.inputs)
-        return count_bytes_of_one([array for array in inputs if id(array) not in argument_ids])
+        argument_ids = set(map(id, jax.tree.leaves(self.list_arguments())))
+        unused = []
+        for array in jax.tree.leaves(self.inputs):
+            if id(array) not in argument_ids:
+                unused.append(array)
+        return count_bytes_of_one(unused)
 
 
 def count_bytes_of_one(tree: Tree) -> int:

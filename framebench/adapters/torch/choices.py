@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from framebench.adapters.torch.modes import name_arguments, name_operator
+
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 CHOOSING = ("topk", "argmax", "argmin", "max", "min", "sort")  # operators that return indices
 Result = TypeVar("Result")
@@ -57,18 +59,18 @@ class ChoiceMode(TorchDispatchMode):
         """Run an operator, and record or replace what it chooses."""
         kwargs = kwargs or {}
         out = func(*args, **kwargs)
-        operator = func._schema.name.removeprefix("aten::")
+        operator = name_operator(func)
         indices = find_indices(out, operator) if operator in CHOOSING else None
         if indices is None:
             return out
-        names = [argument.name for argument in func._schema.arguments]
-        arguments = dict(zip(names, args)) | kwargs
+        arguments = name_arguments(func, args, kwargs)
         number = len(self.choices)
-        if number < len(self.forced) and self.forced[number].indices.shape == indices.shape:
-            force_choice(out, indices, self.forced[number].indices, arguments)
-        self.choices.append(
-            Choice(operator, self.modules[-1], indices.clone(), arguments.get("dim", -1))
-        )
+        if number < len(self.forced):
+            forced = self.forced[number].indices
+            if forced.shape == indices.shape:
+                force_choice(out, indices, forced, arguments)
+        dim = arguments.get("dim", -1)
+        self.choices.append(Choice(operator, self.modules[-1], indices.clone(), dim))
         return out
 
     @contextmanager

@@ -48,7 +48,8 @@ class FakeAdapter(TorchAdapter):
     def put_target(self, y: np.ndarray | Tensor) -> Tensor:
         if isinstance(y, np.ndarray):
             share = y[self.recipe.share] if y.ndim else y
-            y = torch.empty(share.shape, dtype=torch.from_numpy(np.empty(0, share.dtype)).dtype)
+            dtype = torch.from_numpy(np.empty(0, share.dtype)).dtype
+            y = torch.empty(share.shape, dtype=dtype)
         elif y.layout == torch.strided and not y.is_nested:
             y = torch.empty(y.shape, dtype=y.dtype)  # a user's tensor in 16 bits, with numbers
         return y.to(self.torch_device)

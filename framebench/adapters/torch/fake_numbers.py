@@ -23,6 +23,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from framebench.adapters.torch.modes import name_arguments
+
 MOST_BYTES = 2**15  # of a storage whose numbers are computed
 NUMBERS = "numbers_in_simulation"  # an attribute of storages: their numbers, in one dimension
 HOST = torch.device("cpu")
@@ -134,12 +136,12 @@ def describe_layout(tensor: Tensor) -> tuple[object, ...]:
 
 def forget_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Forget the numbers of what an operator writes into."""
-    for position, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[position] if position < len(args) else kwargs.get(argument.name)
-            for tensor in list_tensors((value,)):
-                if isinstance(tensor, FakeTensor) and tensor.layout == torch.strided:
-                    tensor.untyped_storage().__dict__.pop(NUMBERS, None)
+    values = name_arguments(func, args, kwargs)
+    for argument in func._schema.arguments:
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        for tensor in list_tensors([values.get(argument.name)] if is_written else []):
+            if isinstance(tensor, FakeTensor) and tensor.layout == torch.strided:
+                vars(tensor.untyped_storage()).pop(NUMBERS, None)
 
 
 def is_small_and_new(out: Any) -> bool:

@@ -56,18 +56,29 @@ def set_mode(model: nn.Module, evaluates: bool) -> nn.Module:
     return model.train(not evaluates)
 
 
+def name_operator(operator: Any) -> str:
+    """Return an operator's name without its namespace, such as `native_dropout`."""
+    name: str = operator._schema.name
+    return name.removeprefix("aten::")
+
+
+def name_arguments(operator: Any, args: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an operator's call by their names."""
+    names = [argument.name for argument in operator._schema.arguments]
+    return dict(zip(names, args)) | kwargs
+
+
 class MeansForDraws(TorchDispatchMode):
     """Context in which random operators return the mean of their distribution."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operator, and replace random numbers in its result."""
         kwargs = kwargs or {}
-        name = func._schema.name.removeprefix("aten::")
+        name = name_operator(func)
         if name == "native_dropout":
             return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
         out = func(*args, **kwargs)
-        names = [argument.name for argument in func._schema.arguments]
-        mean = find_mean(name, dict(zip(names, args)) | kwargs)
+        mean = find_mean(name, name_arguments(func, args, kwargs))
         if isinstance(out, Tensor):
             if isinstance(mean, Tensor):
                 out.copy_(mean)
@@ -245,7 +256,7 @@ class NarrowResults(TorchDispatchMode):
         if not self.first:
             for leaf in tree_leaves(result):
                 if isinstance(leaf, Tensor) and leaf.ndim and leaf.dtype in NARROWER_THAN_FLOAT64:
-                    name = func._schema.name.removeprefix("aten::")
-                    self.first = f"{name} in {str(leaf.dtype).removeprefix('torch.')}"
+                    dtype = str(leaf.dtype).removeprefix("torch.")
+                    self.first = f"{name_operator(func)} in {dtype}"
                     break
         return result

@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Evidence
+from framebench.adapters.torch.modes import name_operator
 from framebench.suite.trees import read_batch_length
 
 # beginnings of the names of operators that autocast runs in the lower precision
@@ -215,7 +216,7 @@ class StepCounter(DecomposingMode):
         change the model's precision leave theirs.
         """
         out = func(*args, **kwargs)
-        name = func._schema.name.removeprefix("aten::")
+        name = name_operator(func)
         self.operators[name] += 1
         if name.startswith(MATMULS) and not self.is_in_update():
             operand = next(a for a in args if isinstance(a, Tensor))

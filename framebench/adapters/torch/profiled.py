@@ -189,16 +189,17 @@ class MatmulPlaces:
     def count(self, matmul: Any, recorded: Any) -> None:
         """Count a matmul, given as the profiler's event and the raw one, unless it is backward."""
         names = [str(parent.name) for parent in iterate_parents(matmul)]  # the innermost first
-        marks = [name for name in names if name.startswith((MODULE, BACKWARD))]
-        if marks and marks[0].startswith(BACKWARD):
+        innermost = next((name for name in names if name.startswith((MODULE, BACKWARD))), "loss")
+        if innermost.startswith(BACKWARD):
             return
         dtype = read_dtype(recorded)
         self.dtypes[dtype] += 1
         if dtype == "float32":
-            module = marks[0].removeprefix(MODULE) if marks else "loss"
-            is_repeated = any(mark.startswith(BACKWARD) for mark in marks)
-            counts = self.repeated_in_float32 if is_repeated else self.in_float32
-            counts[f"{module}: {shorten_name(matmul)}"] += 1
+            place = f"{innermost.removeprefix(MODULE)}: {shorten_name(matmul)}"
+            if is_within(matmul, BACKWARD):
+                self.repeated_in_float32[place] += 1
+            else:
+                self.in_float32[place] += 1
 
     def enter_module(self, module: nn.Module, args: Any) -> None:
         """Mark that a module's forward pass begins."""
