@@ -31,7 +31,7 @@ from framebench.worker.observe import Observed
 SAME = 1e-4
 SAME_IN_BF16 = 2.0**-6
 FULL_PRECISIONS = {"float32", "float64", "complex64", "complex128"}
-# states of an optimizer that are the first step's gradient, but for a factor
+# states of an optimizer that are proportional to the gradient after the first step
 PROPORTIONAL = "momentum", "first moment"
 HALVES = 2
 NOT_ADDITIVE = (
@@ -158,13 +158,12 @@ def draws_in_python(adapter: Adapter) -> bool:
 
 
 def find_stateful_tensors(adapter: Adapter) -> str:
-    """Return which tensors that are not trained each forward pass changes, or "" if there are none.
+    """Return which untrained tensors change in each forward pass, in words; "" if there are none.
 
-    Spectral norm has such buffers, and a target network that follows the weights slowly has such
-    weights. They are compared as all tensors are, so that another number of passes is seen in them
-    even where no gradient depends on them yet. They are looked for after an update, since a moving
-    average of the weights changes only when the weights do. The adapter ends with its first
-    weights.
+    Examples are the buffers of spectral norm, and the weights of a target network that follows the
+    trained ones slowly. Such a tensor depends on the number of forward passes, which micro-batches
+    change. It is looked for after an update, since a moving average of the weights changes only
+    when the weights do. The adapter ends with its first weights.
     """
     adapter.restore()
     with adapter.disable_randomness():

@@ -83,8 +83,8 @@ def keep_barriers(adapter: JaxAdapter) -> None:
 def can_stack_layers(adapter: JaxAdapter) -> bool:
     """Return whether identical layers can be stacked and looped over.
 
-    Of a stack no half could be frozen, and Adafactor would factor all layers together. XLA turns a
-    loop over one layer into the layer.
+    Fine-tuning may freeze some of the layers, which one stacked array does not allow. Adafactor
+    would take the stack for one weight. A single layer needs no loop.
     """
     if adapter.case.scenario != "train" or adapter.case.optimizer.name == "adafactor":
         return False

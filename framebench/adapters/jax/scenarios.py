@@ -248,6 +248,7 @@ def in_turn(adapter: JaxAdapter, cleared: bool = False) -> Proof:
         return {
             "held_bytes": measure_held_bytes(adapter),
             "expected_bytes": [one_model, one_model],
+            # two in each step, also in the observed one, which `steps` does not count
             "compilations_expected": 2 * adapter.steps + 2 if cleared else 1,
         }
 

@@ -59,14 +59,14 @@ class ShapedAdapter(JaxAdapter):
     def place(self, what: str, tree: Tree) -> Tree:
         def place_shape(array: Any) -> ShapeDtypeStruct:
             """Return the array's shape and type, placed by the strategy."""
-            place = None
+            sharding = None
             if self.recipe.sharding is not None:
-                place = self.recipe.sharding(what, array.shape)
-            # An argument cannot be declared to lie in host memory. It lies there if the result that
-            # is written over it does.
-            if not isinstance(place, Sharding):
-                place = self.make_sharding()
-            return ShapeDtypeStruct(array.shape, array.dtype, sharding=place)
+                sharding = self.recipe.sharding(what, array.shape)
+            # An argument cannot be declared to lie in host memory, which is no sharding here. It
+            # lies there if the result that is written over it does.
+            if not isinstance(sharding, Sharding):
+                sharding = self.make_sharding()
+            return ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
 
         return jax.tree.map(place_shape, tree)
 

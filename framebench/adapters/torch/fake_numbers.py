@@ -121,7 +121,7 @@ def compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
 
 
 def keep_numbers(fake: FakeTensor, result: Tensor) -> None:
-    """Let the storage of a fake tensor have the numbers of a real one in the same order."""
+    """Keep a real result's numbers with the storage of the fake one, if their layouts agree."""
     storage = fake.untyped_storage()
     if hasattr(storage, NUMBERS) or describe_layout(fake) != describe_layout(result):
         return
@@ -145,13 +145,12 @@ def forget_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> No
 
 
 def is_small_and_new(out: Any) -> bool:
-    """Return whether a result is a small tensor whose storage has no numbers yet."""
-    for tensor in list_tensors((out,)):
-        if not isinstance(tensor, FakeTensor) or tensor.layout != torch.strided:
-            return False
-        storage = tensor.untyped_storage()
-        return storage.nbytes() <= MOST_BYTES and not hasattr(storage, NUMBERS)
-    return False
+    """Return whether an operator's first result is small, and its storage has no numbers yet."""
+    first = next(list_tensors((out,)), None)
+    if not isinstance(first, FakeTensor) or first.layout != torch.strided:
+        return False
+    storage = first.untyped_storage()
+    return storage.nbytes() <= MOST_BYTES and not hasattr(storage, NUMBERS)
 
 
 def list_tensors(values: Sequence[Any]) -> Iterator[Tensor]:

@@ -265,9 +265,10 @@ def end_at_backward() -> Iterator[None]:
 
 
 def make_forward_pass(model: nn.Module, batch: Any) -> None:
-    """Make the model's forward pass, in a file with its own step all of it up to the backward pass.
+    """Make the model's forward pass.
 
-    A model of several networks may have no forward pass but that of the step.
+    If the file has its own step, the step runs up to its backward pass: a model of several networks
+    may have no forward pass of its own.
     """
     if not user().has_step():
         call_with(model, batch[0])
