@@ -260,7 +260,7 @@ class JaxAdapter(Adapter):
         return ModelParts(graph, *map(nnx.to_pure_dict, states))
 
     def put(self, x: Any, y: Any) -> Batch:
-        if self.case.workload != USER_MODEL and x.dtype == np.float32:
+        if not self.is_user_model and x.dtype == np.float32:
             # images and volumes become channels last; tokens stay as they are
             x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.recipe.dtype)
         x = self.place("batch", map_tree(jnp.asarray, x))

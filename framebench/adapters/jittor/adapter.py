@@ -410,7 +410,7 @@ class JittorAdapter(Adapter):
         load_probe().reset_peak()
         self.graph_bytes = 0
         self.before_graph = None
-        if self.case.workload == USER_MODEL and not jt.flags.use_cuda:
+        if self.is_user_model and not jt.flags.use_cuda:
             self.before_graph = host.read_mallinfo().uordblks
 
     def read_peaks(self) -> dict[str, int]:

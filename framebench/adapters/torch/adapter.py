@@ -487,19 +487,21 @@ class TorchAdapter(Adapter):
         for follow in self.after_restore:
             follow()
 
-    def observe(self) -> Evidence:
+    def make_observer(self) -> StepCounter | Profiled:
+        """Return the context that counts what a step does: by the profiler if it is compiled."""
         blocks = self.blocks()
-        observer: StepCounter | Profiled
         if not self.readings.uses_profiler:
             # a user's step may save tensors that its file keeps outside of the model
             lasting = list_all_tensors() if self.is_user_model else self.lasting_tensors()
-            observer = StepCounter(self.models_in_memory, blocks, lasting)
-        elif not self.readings.counts_passes:
-            observer = Profiled(None, len(blocks))
-        elif isinstance(self.recipe.forward, nn.Module):
-            observer = Profiled(self.recipe.forward, len(blocks))
-        else:
-            observer = Profiled(self.model, len(blocks), blocks)
+            return StepCounter(self.models_in_memory, blocks, lasting)
+        if not self.readings.counts_passes:
+            return Profiled(None, len(blocks))
+        if isinstance(self.recipe.forward, nn.Module):
+            return Profiled(self.recipe.forward, len(blocks))
+        return Profiled(self.model, len(blocks), blocks)
+
+    def observe(self) -> Evidence:
+        observer = self.make_observer()
         buffers = self.buffers()
         before = [b.clone() for b in buffers]
         with observer:
