@@ -51,28 +51,32 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     Returns the facts, the values, and under the key `held` the most bytes that the process had in
     use. Raises WorkerError, also if nothing can be compared with this model.
     """
-    user_workload = load_workload(USER_MODEL)
-    assert isinstance(user_workload, UserWorkload)
-    folder = user_workload.folder
+    workload = load_workload(USER_MODEL)
+    assert isinstance(workload, UserWorkload)
+    facts = workload.facts
     emit({"phase": "import"})
-    module = user_workload.import_model(case.framework)
-    facts = user_workload.facts
+    module = workload.import_model(case.framework)
+
+    def save_facts() -> None:
+        (workload.folder / "own.json").write_text(json.dumps(facts))
+
     try:
         with limit_memory(facts.get("budget"), facts.get("limit"), emit):
             facts = facts | module.facts(case.batch)
         check_weights_fit(facts, module.user())
-        (folder / "own.json").write_text(json.dumps(facts))
+        save_facts()
         adapter = build_baseline(case, emit)
         if case.scenario_spec.trains:
             facts["update_period"] = find_update_period(adapter)
-            (folder / "own.json").write_text(json.dumps(facts))
+            save_facts()
             adapter.workload = case.workload_spec  # now with the period
             adapter = reset_adapter(adapter, case)
         adapter, observed = observe_baseline(adapter, case, emit)
-        facts["loss_terms"] = vars(module.user().loss_terms)
         references = observe_references(adapter, case, observed, emit)
+        facts["loss_terms"] = vars(module.user().loss_terms)
         facts["random"] = adapter.deterministic or len(references) > 1
         facts["draws_by_layout"] = facts["random"] and adapter.draws_by_layout()
+        # what perturbed weights give is compared with what was observed last, without randomness
         newest = list(references)[-1]
         perturbed = observe_perturbed_baseline(adapter, case, emit)
         facts["undetermined"] = find_undetermined(perturbed, references[newest])
@@ -89,8 +93,8 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
         facts["sources"] = hash_sources()
     except Exception as error:
         raise explain_error(error, module.user()) from error
-    write_references(folder, references)
-    (folder / "own.json").write_text(json.dumps(facts))
+    write_references(workload.folder, references)
+    save_facts()
     return {"facts": facts, "values": observed.values, "held": read_status("VmHWM")}
 
 

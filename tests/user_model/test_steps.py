@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from framebench.engine.environments import Environment
+from framebench.suite.case import WITHOUT_RANDOM
 from tests.conftest import list_requested
 from tests.processes import run_inside
 from tests.user_model.user_files import BASELINES, TriedFile, read_files
@@ -97,7 +98,7 @@ def check_row(file: TriedFile, strategy: str, row: dict[str, Any]) -> None:
     if file.in_float64:
         assert row["in_float64"], row["reason"]
     assert row["proven"] == (strategy not in file.unproven), strategy
-    is_deterministic = row["key"].endswith("/still")
+    is_deterministic = row["key"].endswith(WITHOUT_RANDOM)
     assert is_deterministic == (strategy in file.deterministic), strategy
     if file.scenario != "eval":
         have_weights_moved = len(set(row["losses"])) == len(row["losses"])
