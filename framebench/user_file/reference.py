@@ -25,7 +25,6 @@ from framebench.instruments import limits
 from framebench.instruments.host import read_status
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.models.user_facts import ModelFacts
-from framebench.models.user_model import UserWorkload
 from framebench.suite.case import WITHOUT_RANDOM, Case
 from framebench.suite.tensors import measure_errors
 from framebench.suite.trees import iterate_arrays
@@ -52,7 +51,6 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
     use. Raises WorkerError, also if nothing can be compared with this model.
     """
     workload = load_workload(USER_MODEL)
-    assert isinstance(workload, UserWorkload)
     facts = workload.facts
     emit({"phase": "import"})
     module = workload.import_model(case.framework)

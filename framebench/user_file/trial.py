@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -128,8 +127,6 @@ def use_model(model: UserModel, budget: int | None = None) -> Iterator[Path]:
 
     Yields a folder for what is found out about it. `budget` is the bytes that it may take.
     """
-    before = os.environ.get(FOLDER_VARIABLE)
-    folder = Path(tempfile.mkdtemp(prefix="framebench-own-"))
     facts = {
         "file": str(model.file),
         "framework": model.framework,
@@ -139,15 +136,18 @@ def use_model(model: UserModel, budget: int | None = None) -> Iterator[Path]:
         "budget": budget,
         "limit": round(SHARE_OF_FREE_MEMORY * read_free_memory()),
     }
-    try:
-        (folder / "own.json").write_text(json.dumps(facts))
-        os.environ[FOLDER_VARIABLE] = str(folder)
-        yield folder
-    finally:
-        os.environ.pop(FOLDER_VARIABLE, None)
-        if before is not None:
-            os.environ[FOLDER_VARIABLE] = before
-        shutil.rmtree(folder, ignore_errors=True)
+    before = os.environ.get(FOLDER_VARIABLE)
+    with tempfile.TemporaryDirectory(
+        prefix="framebench-own-", ignore_cleanup_errors=True
+    ) as folder:
+        (Path(folder) / "own.json").write_text(json.dumps(facts))
+        os.environ[FOLDER_VARIABLE] = folder
+        try:
+            yield Path(folder)
+        finally:
+            os.environ.pop(FOLDER_VARIABLE, None)
+            if before is not None:
+                os.environ[FOLDER_VARIABLE] = before
 
 
 def run_baseline(

@@ -13,6 +13,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import PRODUCTS, is_jaxpr
+from framebench.adapters.replacing import replace_attributes
 
 MARK = "layer:"  # stands before a module's path in an operation's name
 LAYER = re.compile(rf"{MARK}([\w.]*)")
@@ -27,8 +28,7 @@ def name_modules(model: nnx.Module) -> Iterator[None]:
         # Python looks `__call__` up in the class: each class is wrapped once, and each module has
         # its scope
         for kind in {type(module) for _, module in modules}:
-            stack.callback(setattr, kind, "__call__", kind.__call__)
-            kind.__call__ = add_scope(kind.__call__)
+            stack.enter_context(replace_attributes(kind, __call__=add_scope(kind.__call__)))
         for path, module in modules:
             module.scope = MARK + ".".join(map(str, path))
         yield

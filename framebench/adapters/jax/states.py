@@ -53,11 +53,7 @@ def read_states(
             path = rename(path)
         fields, weight_path = split_path(path)
         field = fields[-1] if fields else ""
-        if (
-            is_gradient_sum(fields)
-            or is_step_count(field, value)
-            or is_adafactor_placeholder(field, value)
-        ):
+        if not is_moment(fields, value):
             continue
         if field in ADAFACTOR_MEANS:
             yield name_mean(field, weight_path, to_numpy(value), params, names)
@@ -69,22 +65,15 @@ def read_states(
             yield State(KINDS.get(field, field), name, array, array.nbytes)
 
 
-def is_gradient_sum(fields: list[str]) -> bool:
-    """Return whether optax's `MultiSteps` adds up gradients in the last of these fields.
-
-    Like PyTorch's `.grad`, they are no state of the update.
-    """
-    return "acc_grads" in fields
-
-
-def is_step_count(field: str, value: Array) -> bool:
-    """Return whether a value is a count of steps, and not the moment of a weight without axes."""
-    return value.ndim == 0 and field not in KINDS
-
-
-def is_adafactor_placeholder(field: str, value: Array) -> bool:
-    """Return whether a value is the single number of a field that Adafactor does not use."""
-    return field in ADAFACTOR_FIELDS and value.shape == (1,)
+def is_moment(fields: list[str], value: Array) -> bool:
+    """Return whether a leaf of an optimizer's state, below these fields, is a moment of weights."""
+    field = fields[-1] if fields else ""
+    if "acc_grads" in fields:  # gradients that MultiSteps adds up: no state, as PyTorch's `.grad`
+        return False
+    if value.ndim == 0 and field not in KINDS:  # a count of steps
+        return False
+    is_placeholder = field in ADAFACTOR_FIELDS and value.shape == (1,)
+    return not is_placeholder
 
 
 def split_path(path: tuple[Any, ...]) -> tuple[list[str], list[Any]]:
@@ -113,7 +102,17 @@ def name_mean(
     params: Tree,
     names: flax_weights.CanonicalNames,
 ) -> State:
-    """Return one of Adafactor's means, named by the axis of the canonical weight that it keeps."""
+    """Return a mean of squared gradients that Adafactor keeps for each row or column of a weight.
+
+    It is called by the axis that is left in the canonical layout of the weight.
+
+    Args:
+        field: Its field in optax's state, `v_row` or `v_col`.
+        path: The keys of the weight in `params`.
+        value: The mean.
+        params: The weights.
+        names: Their canonical names.
+    """
     weight = params
     for key in path:
         weight = weight[key]

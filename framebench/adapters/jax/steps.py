@@ -10,7 +10,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -43,6 +43,7 @@ from framebench.adapters.proof import (
     equal_to,
     expect,
 )
+from framebench.adapters.replacing import replace_attributes
 
 switch = Switches()
 LOOP = " while("  # in the optimised HLO
@@ -217,20 +218,17 @@ def scan(adapter: JaxAdapter) -> Proof:
 def count_dispatches() -> Iterator[Counter[str]]:
     """Count the primitives that are executed one by one, by name."""
     counts: Counter[str] = Counter()
-    all_primitives = [p for p in vars(primitives).values() if isinstance(p, Primitive)]
-    originals = {primitive: primitive.impl for primitive in all_primitives}
 
-    def count_and_run(primitive: Primitive, *args: Any, **params: Any) -> Any:
-        counts[primitive.name] += 1
-        return originals[primitive](*args, **params)
+    def count_and_run(name: str, implementation: Any, *args: Any, **params: Any) -> Any:
+        counts[name] += 1
+        return implementation(*args, **params)
 
-    for primitive in all_primitives:
-        primitive.impl = partial(count_and_run, primitive)  # type: ignore[method-assign]
-    try:
+    with ExitStack() as stack:
+        # a set, since some have two names
+        for primitive in {p for p in vars(primitives).values() if isinstance(p, Primitive)}:
+            counting = partial(count_and_run, primitive.name, primitive.impl)
+            stack.enter_context(replace_attributes(primitive, impl=counting))
         yield counts
-    finally:
-        for primitive in all_primitives:
-            primitive.impl = originals[primitive]  # type: ignore[method-assign]
 
 
 @switch

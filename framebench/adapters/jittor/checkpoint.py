@@ -7,8 +7,6 @@ backward pass.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import jittor as jt
@@ -18,19 +16,9 @@ from framebench.adapters.base import Switches
 from framebench.adapters.batch_norm import freeze_statistics
 from framebench.adapters.jittor.adapter import JittorAdapter, list_trainable
 from framebench.adapters.proof import Evidence, Proof, above, at_least, equal_to, expect
+from framebench.adapters.replacing import replace_attributes
 
 switch = Switches()
-
-
-@contextmanager
-def replace_random(draw: Callable[..., Var]) -> Iterator[None]:
-    """Draw all random numbers by `draw` in this context: every random function uses `jt.random`."""
-    original = jt.random
-    jt.random = draw
-    try:
-        yield
-    finally:
-        jt.random = original
 
 
 class Checkpoint(jt.Function):
@@ -56,7 +44,8 @@ class Checkpoint(jt.Function):
             self.drawn.append(random(*args, **options))
             return self.drawn[-1]
 
-        with jt.no_grad(), replace_random(draw_and_keep):
+        # every random function of Jittor draws by `jt.random`
+        with jt.no_grad(), replace_attributes(jt, random=draw_and_keep):
             return self.block(*self.saved_inputs)
 
     def grad(self, upstream: Var) -> list[Var]:
@@ -68,7 +57,7 @@ class Checkpoint(jt.Function):
             return next(drawn_numbers)
 
         norms = [each for each in self.block.modules() if isinstance(each, nn.BatchNorm)]
-        with freeze_statistics(norms), replace_random(redraw):
+        with freeze_statistics(norms), replace_attributes(jt, random=redraw):
             output = self.block(*inputs)
         # The derivative of sum(output * upstream) is the vector-Jacobian product. Being lazy,
         # Jittor never computes the sum.
@@ -130,12 +119,8 @@ def count_plain_runs(adapter: JittorAdapter) -> Counter[int]:
         runs[id(block)] += 1
         return Module.__call__(block, *xs, **named)
 
-    block_runner = adapter.model.block_runner
-    adapter.model.block_runner = run_plainly
-    try:
+    with replace_attributes(adapter.model, block_runner=run_plainly):
         adapter.seed()
         adapter.one_step()
         adapter.synchronize()
-    finally:
-        adapter.model.block_runner = block_runner
     return runs

@@ -22,11 +22,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from unittest import mock
 
 import jittor as jt
 import numpy as np
 from jittor import Var
+
+from framebench.adapters.replacing import replace_attributes
 
 Function = Callable[..., Any]
 NUMBERS = (float, np.floating)  # np.float64 is a float, np.float32 is not
@@ -92,7 +93,7 @@ def switch_off() -> None:
 
 def replace(owner: Any, name: str, function: Function) -> None:
     """Replace an attribute until `switch_off`."""
-    replacements.enter_context(mock.patch.object(owner, name, function))
+    replacements.enter_context(replace_attributes(owner, **{name: function}))
 
 
 def make_scalar(number: float) -> Var:
@@ -235,7 +236,7 @@ def refuse_float32() -> Iterator[None]:
     """
     with ExitStack() as stack:
         for owner in (jt, Var):
-            stack.enter_context(mock.patch.object(owner, "sync", wrap_sync(owner.sync)))
+            stack.enter_context(replace_attributes(owner, sync=wrap_sync(owner.sync)))
         yield
     check_graph()
 

@@ -25,6 +25,7 @@ from framebench.adapters.proof import (
     equal_to,
     expect,
 )
+from framebench.adapters.replacing import replace_attributes
 
 switch = Switches()
 
@@ -221,12 +222,9 @@ def run_pair(
                 yield model
                 del model  # else it would stay in memory while the next one is made
 
-        adapter.recipe.models = watch_models
-        try:
+        with replace_attributes(adapter.recipe, models=watch_models):
             adapter.one_step()
             adapter.synchronize()
-        finally:
-            adapter.recipe.models = models
         return {"models_run": len(bytes_held), "parameter_bytes_held": max(bytes_held)}
 
     little_more = 1.02 * expected_bytes + 1024

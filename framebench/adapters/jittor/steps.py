@@ -16,6 +16,7 @@ from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.jittor.checkpoint import run_checkpointed
 from framebench.adapters.jittor.observe import list_variables
 from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect
+from framebench.adapters.replacing import replace_attributes
 from framebench.suite.trees import read_batch_length
 
 switch = Switches()
@@ -57,12 +58,8 @@ def count_large_variables(adapter: JittorAdapter, loss: Callable[[Var, Var], Var
     Such a variable has as many columns as the logits, and at least as many numbers.
     """
     adapter.synchronize()
-    own_loss = adapter.recipe.loss
-    adapter.recipe.loss = loss
-    try:
+    with replace_attributes(adapter.recipe, loss=loss):
         adapter.one_step()
-    finally:
-        adapter.recipe.loss = own_loss
     tokens = adapter.inputs[1].numel() // adapter.micro_batches
     columns = adapter.config.vocabulary
     transposed_embedding = [adapter.config.width, columns]

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 from framebench.adapters.base import Switches
 from framebench.adapters.batch_norm import freeze_statistics
 from framebench.adapters.proof import Evidence, Proof, above, at_least, equal_to, expect
+from framebench.adapters.replacing import replace_attributes
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.modes import WidenedCasts
 from framebench.adapters.torch.observe import BATCHED_MATMULS, StepCounter
@@ -109,15 +110,9 @@ def _observe_without(adapter: TorchAdapter) -> tuple[Evidence, Counter[nn.Module
         runs[block] += 1
         return block(*xs, **kwargs)
 
-    model: Any = adapter.model
-    block_runner = model.block_runner
-    model.block_runner = run_plainly
-    try:
+    with replace_attributes(adapter.model, block_runner=run_plainly):
         adapter.seed()
-        evidence = adapter.observe()
-    finally:
-        model.block_runner = block_runner
-    return evidence, runs
+        return adapter.observe(), runs
 
 
 def _count_expected(

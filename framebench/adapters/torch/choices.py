@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from framebench.adapters.replacing import replace_attributes
 from framebench.adapters.torch.modes import name_arguments, name_operator
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
@@ -85,10 +86,8 @@ class ChoiceMode(TorchDispatchMode):
 
         with ExitStack() as stack:
             for name, module in model.named_modules():
-                before = module.register_forward_pre_hook(partial(enter, name))
-                after = module.register_forward_hook(leave, always_call=True)
-                stack.callback(before.remove)
-                stack.callback(after.remove)
+                stack.enter_context(module.register_forward_pre_hook(partial(enter, name)))
+                stack.enter_context(module.register_forward_hook(leave, always_call=True))
             yield
 
 
@@ -133,7 +132,8 @@ def repeat_with_exact_choices(
     dtype = PRECISIONS.get(adapter.case.strategy_spec.precision)
     if dtype is None:
         return None
-    with leave_autocast(adapter):
+    contexts = [enter for enter in adapter.recipe.contexts if not is_autocast(enter)]
+    with replace_attributes(adapter.recipe, contexts=contexts):
         _, exact = record_choices(adapter, make_steps)
     _, rounded = record_choices(adapter, make_steps)
     changed = find_most_changed(exact, rounded)
@@ -142,18 +142,6 @@ def repeat_with_exact_choices(
     result, _ = record_choices(adapter, make_steps, forced=exact)
     choice, count = changed
     return result, describe_change(choice, count, dtype)
-
-
-@contextmanager
-def leave_autocast(adapter: Any) -> Iterator[None]:
-    """Make the case's steps without autocast in this context."""
-    contexts = adapter.recipe.contexts
-    with_autocast = list(contexts)
-    contexts[:] = [enter for enter in contexts if not is_autocast(enter)]
-    try:
-        yield
-    finally:
-        contexts[:] = with_autocast
 
 
 def is_autocast(enter: Any) -> bool:

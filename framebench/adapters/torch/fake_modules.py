@@ -6,12 +6,14 @@ PyTorch refuses (`_apply(): Couldn't swap`).
 
 from __future__ import annotations
 
-import contextlib
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
+
+from framebench.adapters.replacing import replace_attributes
 
 # The replacement of each tensor: one dict while the outermost `_apply` runs, and otherwise none.
 REPLACED_TENSORS: list[dict[Tensor, Tensor]] = []
@@ -64,12 +66,6 @@ def move(
     return moved[tensor]
 
 
-@contextlib.contextmanager
-def convertible_modules() -> Iterator[None]:
-    """Let modules of fake tensors be converted in this context."""
-    before = nn.Module._apply
-    nn.Module._apply = convert_module  # type: ignore[method-assign,assignment]
-    try:
-        yield
-    finally:
-        nn.Module._apply = before  # type: ignore[method-assign]
+def convertible_modules() -> AbstractContextManager[None]:
+    """Return a context in which modules of fake tensors can be converted."""
+    return replace_attributes(nn.Module, _apply=convert_module)

@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Evidence
+from framebench.adapters.replacing import replace_attributes
 from framebench.adapters.torch.modes import name_operator
 from framebench.suite.trees import read_batch_length
 
@@ -85,12 +86,8 @@ def follow_saved(save: Callable[[Tensor], Tensor]) -> Iterator[None]:
         finally:
             hooks.__enter__()
 
-    with hooks:
-        torch.autograd.graph.disable_saved_tensors_hooks = pause
-        try:
-            yield
-        finally:
-            torch.autograd.graph.disable_saved_tensors_hooks = refuse_hooks
+    with hooks, replace_attributes(torch.autograd.graph, disable_saved_tensors_hooks=pause):
+        yield
 
 
 def find_storages(
@@ -228,17 +225,16 @@ class StepCounter(DecomposingMode):
     def __enter__(self) -> StepCounter:
         """Hook into the models, the blocks and what autograd saves."""
         self.stack = contextlib.ExitStack()
-        handles: list[Any] = []
+        enter = self.stack.enter_context  # of a handle: it removes the hook when the stack closes
         for model in self.models:
-            handles.append(model.register_forward_pre_hook(self.before_pass))
-            handles.append(model.register_forward_hook(self.after_pass, with_kwargs=True))
-        # before the forward pass, since a recomputation may stop before it ends
-        handles += [block.register_forward_pre_hook(self.before_block) for block in self.blocks]
-        handles.append(register_optimizer_step_pre_hook(self.before_update))
-        handles.append(register_optimizer_step_post_hook(self.after_update))
-        for handle in handles:
-            self.stack.callback(handle.remove)
-        self.stack.enter_context(follow_saved(self.on_save))
+            enter(model.register_forward_pre_hook(self.before_pass))
+            enter(model.register_forward_hook(self.after_pass, with_kwargs=True))
+        for block in self.blocks:
+            # before the forward pass, since a recomputation may stop before it ends
+            enter(block.register_forward_pre_hook(self.before_block))
+        enter(register_optimizer_step_pre_hook(self.before_update))
+        enter(register_optimizer_step_post_hook(self.after_update))
+        enter(follow_saved(self.on_save))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:

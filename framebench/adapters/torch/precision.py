@@ -16,6 +16,7 @@ from torch import Tensor
 from framebench.adapters import rounding, user_blocks
 from framebench.adapters.base import Switches
 from framebench.adapters.proof import Evidence, Proof, above, expect, including, none_but, only
+from framebench.adapters.replacing import replace_attributes
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.device import TF32_AT_IMPORT
 from framebench.adapters.torch.profiled import MatmulPlaces
@@ -97,13 +98,8 @@ def find_places(
     The first are those of a forward pass in this context without any strategy, the second those of
     a step.
     """
-    model: Any = adapter.model
-    block_runner = model.block_runner
-    model.block_runner = user_blocks.call_block
-    try:
+    with replace_attributes(adapter.model, block_runner=user_blocks.call_block):
         plain = count_places(adapter, compute_plainly, context)
-    finally:
-        model.block_runner = block_runner
     return plain, count_places(adapter, TorchAdapter.one_step)
 
 
@@ -230,12 +226,14 @@ def amp_fp16(adapter: TorchAdapter) -> Proof:
 def _measure_scale(adapter: TorchAdapter) -> float:
     """Return the norm of a gradient with the scaler over its norm with a disabled scaler."""
     weight = adapter.list_trained()[-1]
-    scaler = adapter.recipe.scaler
-    norms = []
-    for each in (scaler, torch.amp.GradScaler(adapter.torch_device.type, enabled=False)):
-        adapter.recipe.scaler = each
+
+    def measure_norm() -> float:
         adapter.backward_pass()
         assert weight.grad is not None
-        norms.append(float(weight.grad.norm()))
-    adapter.recipe.scaler = scaler
-    return norms[0] / norms[1] if norms[1] else 0.0
+        return float(weight.grad.norm())
+
+    scaled = measure_norm()
+    disabled = torch.amp.GradScaler(adapter.torch_device.type, enabled=False)
+    with replace_attributes(adapter.recipe, scaler=disabled):
+        unscaled = measure_norm()
+    return scaled / unscaled if unscaled else 0.0

@@ -61,13 +61,12 @@ class Profiled:
         self.stack = contextlib.ExitStack()
         profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
         self.profiler = self.stack.enter_context(profiler)
-        handles: list[Any] = []
+        enter = self.stack.enter_context  # of a handle: it removes the hook when the stack closes
         if self.model is not None:
-            handles.append(self.model.register_forward_pre_hook(self.before_pass, with_kwargs=True))
-            handles.append(self.model.register_forward_hook(self.after_pass))
-        handles += [block.register_forward_pre_hook(self.before_block) for block in self.called]
-        for handle in handles:
-            self.stack.callback(handle.remove)
+            enter(self.model.register_forward_pre_hook(self.before_pass, with_kwargs=True))
+            enter(self.model.register_forward_hook(self.after_pass))
+        for block in self.called:
+            enter(block.register_forward_pre_hook(self.before_block))
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -168,20 +167,18 @@ class MatmulPlaces:
 
     def __enter__(self) -> MatmulPlaces:
         """Start the profiler, and mark each module in the profile."""
-        self.profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
-        self.profiler.__enter__()
-        self.handles = [
-            nn.modules.module.register_module_forward_pre_hook(self.enter_module),
-            # always: a repeated pass ends by an error as soon as it has all that is needed
-            nn.modules.module.register_module_forward_hook(self.leave_module, always_call=True),
-        ]
+        self.stack = contextlib.ExitStack()
+        enter = self.stack.enter_context
+        self.profiler = enter(profile(activities=[ProfilerActivity.CPU], record_shapes=True))
+        enter(nn.modules.module.register_module_forward_pre_hook(self.enter_module))
+        # always: a repeated pass ends by an error as soon as it has all that is needed
+        leave = self.leave_module
+        enter(nn.modules.module.register_module_forward_hook(leave, always_call=True))
         return self
 
     def __exit__(self, *error: Any) -> None:
         """Stop the profiler, and count what it has recorded."""
-        for handle in self.handles:
-            handle.remove()
-        self.profiler.__exit__(*error)
+        self.stack.close()
         events, recorded = read_profile(self.profiler)
         for matmul in list_innermost(events, MATMULS + OTHER_PRODUCTS):
             self.count(matmul, recorded[matmul.id])

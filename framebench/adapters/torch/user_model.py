@@ -8,8 +8,8 @@ lists these modules of a model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
 from functools import cache, partial
 from typing import Any, cast
 from weakref import WeakSet
@@ -21,6 +21,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters import user_blocks
+from framebench.adapters.replacing import replace_attributes
 from framebench.adapters.torch.known_faults import (
     explain_wrong_gradients as explain_wrong_gradients,
 )
@@ -248,20 +249,9 @@ class PassEnded(BaseException):
     """A step has come to its backward pass. No `except Exception` of a user's file catches it."""
 
 
-@contextmanager
-def end_at_backward() -> Iterator[None]:
-    """End what runs in this context, without an error, where it begins a backward pass."""
-    backward = torch.autograd.backward
-
-    def end_pass(*_: Any, **__: Any) -> None:
-        raise PassEnded
-
-    torch.autograd.backward = end_pass
-    try:
-        with suppress(PassEnded):
-            yield
-    finally:
-        torch.autograd.backward = backward
+def end_pass(*_: Any, **__: Any) -> None:
+    """Raise PassEnded: it takes the place of a backward pass."""
+    raise PassEnded
 
 
 def make_forward_pass(model: nn.Module, batch: Any) -> None:
@@ -278,7 +268,7 @@ def make_forward_pass(model: nn.Module, batch: Any) -> None:
         step_optimizer = make_optimizers(parameters)
     else:
         step_optimizer = torch.optim.SGD(parameters)
-    with end_at_backward():
+    with replace_attributes(torch.autograd, backward=end_pass), suppress(PassEnded):
         user().get("step")(model, user().as_written(batch), step_optimizer)
 
 
@@ -308,16 +298,12 @@ def measure_saved_at_peak(model: nn.Module, batch: Any, blocks: list[nn.Module])
         running[-1].update(find_storages([tensor], read_identity))
         return tensor
 
-    handles: list[Any] = []
-    for block in blocks:
-        handles.append(block.register_forward_pre_hook(enter, with_kwargs=True))
-        handles.append(block.register_forward_hook(leave, always_call=True))
-    try:
-        with follow_saved(save):
-            make_forward_pass(model, batch)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as stack:
+        for block in blocks:
+            stack.enter_context(block.register_forward_pre_hook(enter, with_kwargs=True))
+            stack.enter_context(block.register_forward_hook(leave, always_call=True))
+        stack.enter_context(follow_saved(save))
+        make_forward_pass(model, batch)
     lasting_tensors = [*model.parameters(), *model.buffers(), *iterate_arrays(batch)]
     lasting = find_storages(lasting_tensors, read_identity)
     fullest = max(count_bytes(inside[block], lasting | outside) for block in blocks)
@@ -609,16 +595,12 @@ def list_changed_in_blocks(adapter: Any) -> list[str]:
             if not torch.equal(tensor, tensors[name]):
                 changed.append(name)
 
-    handles: list[Any] = []
-    for block in adapter.blocks():
-        handles.append(block.register_forward_pre_hook(enter))
-        handles.append(block.register_forward_hook(leave))
-    try:
-        with adapter.disable_randomness():
-            adapter.step()
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as stack:
+        for block in adapter.blocks():
+            stack.enter_context(block.register_forward_pre_hook(enter))
+            stack.enter_context(block.register_forward_hook(leave))
+        stack.enter_context(adapter.disable_randomness())
+        adapter.step()
     adapter.restore()
     return list(dict.fromkeys(changed))  # each once, in their order
 
@@ -648,16 +630,12 @@ def record_outputs(adapter: Any) -> list[tuple[str, Tensor]]:
         for tensor in list(iterate_arrays(output))[:1]:
             outputs.append((f"{name} ({type(module).__name__})", tensor.detach().clone()))
 
-    handles = []
-    for name, module in adapter.model.named_modules():
-        if not list(module.children()):
-            handles.append(module.register_forward_hook(partial(record, name)))
-    try:
-        with torch.no_grad():
-            call_with(adapter.model, adapter.inputs[0])
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as stack:
+        for name, module in adapter.model.named_modules():
+            if not list(module.children()):
+                stack.enter_context(module.register_forward_hook(partial(record, name)))
+        stack.enter_context(torch.no_grad())
+        call_with(adapter.model, adapter.inputs[0])
     return outputs
 
 
