@@ -58,7 +58,7 @@ def offload(adapter: JaxAdapter) -> Proof:
     adapter.recipe.model_options["remat"] = remat
 
     def count_bytes() -> Evidence:
-        plans = [compiled.memory_analysis() for compiled in adapter.program.compiled.values()]
+        plans = adapter.program.list_plans()
         return {
             "bytes_to_host": count_bytes_to_host(adapter.list_jaxprs()),
             "compiled_host_bytes": sum(plan.host_temp_size_in_bytes for plan in plans),
@@ -113,7 +113,7 @@ def optimizer_offload(adapter: JaxAdapter) -> Proof:
             size += array.nbytes
             if array.sharding.memory_kind == HOST:
                 on_host += array.nbytes
-        plans = [compiled.memory_analysis() for compiled in adapter.program.compiled.values()]
+        plans = adapter.program.list_plans()
         return {
             "state_bytes": size,
             "state_bytes_on_host": on_host,

@@ -88,6 +88,10 @@ class StepProgram:
         """Return how often the optimised HLO of all executables has this text."""
         return sum(compiled.as_text().count(text) for compiled in self.compiled.values())
 
+    def list_plans(self) -> list[Any]:
+        """Return XLA's memory plan of each executable."""
+        return [compiled.memory_analysis() for compiled in self.compiled.values()]
+
     def clear(self) -> None:
         """Drop all compiled executables."""
         self.compiled.clear()

@@ -16,10 +16,9 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from framebench.adapters.replacing import replace_attributes
-from framebench.adapters.torch.modes import name_arguments, name_operator
+from framebench.adapters.torch.modes import OperatorMode, name_arguments, name_operator
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 CHOOSING = ("topk", "argmax", "argmin", "max", "min", "sort")  # operators that return indices
@@ -46,7 +45,7 @@ class Choice:
         return int(is_lacking.sum())
 
 
-class ChoiceMode(TorchDispatchMode):
+class ChoiceMode(OperatorMode):
     """Context that records each choice, and makes those in `forced` in place of a step's own."""
 
     def __init__(self, forced: Sequence[Choice] = ()) -> None:
@@ -56,9 +55,8 @@ class ChoiceMode(TorchDispatchMode):
         self.forced = forced
         self.modules = [""]  # names of those that run, the innermost last
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator, and record or replace what it chooses."""
-        kwargs = kwargs or {}
         out = func(*args, **kwargs)
         operator = name_operator(func)
         indices = find_indices(out, operator) if operator in CHOOSING else None

@@ -68,12 +68,23 @@ def name_arguments(operator: Any, args: Any, kwargs: dict[str, Any]) -> dict[str
     return dict(zip(names, args)) | kwargs
 
 
-class MeansForDraws(TorchDispatchMode):
-    """Context in which random operators return the mean of their distribution."""
+class OperatorMode(TorchDispatchMode):
+    """Context in which each operator of PyTorch is run by the method `run_operator`."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operator."""
+        return self.run_operator(func, args, kwargs or {})
+
+    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator; a subclass also does what it is for."""
+        raise NotImplementedError
+
+
+class MeansForDraws(OperatorMode):
+    """Context in which random operators return the mean of their distribution."""
+
+    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator, and replace random numbers in its result."""
-        kwargs = kwargs or {}
         name = name_operator(func)
         if name == "native_dropout":
             return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
@@ -116,7 +127,7 @@ def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None
     return None
 
 
-class DrawsByLayout(TorchDispatchMode):
+class DrawsByLayout(OperatorMode):
     """Context that notes whether random numbers are drawn in the order of an image's memory.
 
     An operator that gets images and draws, as dropout does, gives other numbers to each place in
@@ -128,13 +139,13 @@ class DrawsByLayout(TorchDispatchMode):
         super().__init__()
         self.found = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator, and look at the generator's state before and after."""
         has_images = any(is_image(leaf) for leaf in tree_leaves((args, kwargs)))
         if self.found or not has_images:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
         before = torch.get_rng_state()
-        result = func(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
         self.found = not torch.equal(before, torch.get_rng_state())
         return result
 
@@ -239,7 +250,7 @@ def _widen(argument: Any) -> Any:
     return WIDENED.get(argument, argument) if isinstance(argument, torch.dtype) else argument
 
 
-class NarrowResults(TorchDispatchMode):
+class NarrowResults(OperatorMode):
     """Context that notes the name of the first operation with a result narrower than float64.
 
     A scalar may be narrow: PyTorch keeps counts of steps, for instance, in float32.
@@ -250,9 +261,9 @@ class NarrowResults(TorchDispatchMode):
         super().__init__()
         self.first = ""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation and look at its results."""
-        result = func(*args, **(kwargs or {}))
+    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator and look at its results."""
+        result = func(*args, **kwargs)
         if not self.first:
             for leaf in tree_leaves(result):
                 if isinstance(leaf, Tensor) and leaf.ndim and leaf.dtype in NARROWER_THAN_FLOAT64:

@@ -13,11 +13,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from framebench.adapters.base import Evidence
 from framebench.adapters.replacing import replace_attributes
-from framebench.adapters.torch.modes import name_operator
+from framebench.adapters.torch.modes import OperatorMode, name_operator
 from framebench.suite.trees import read_batch_length
 
 # beginnings of the names of operators that autocast runs in the lower precision
@@ -148,38 +148,7 @@ def count_dtypes(tensors: Iterable[Tensor]) -> Evidence:
     return dict(Counter(name_dtype(tensor.dtype) for tensor in tensors))
 
 
-class DecomposingMode(TorchDispatchMode):
-    """Context that sees each operator of a step, also those that inference mode hides in others."""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator by `run_operator`, or those that it is composed of."""
-        kwargs = kwargs or {}
-        if torch.is_inference_mode_enabled():
-            out = self.decompose(func, args, kwargs)
-            if out is not NotImplemented:
-                return out
-        return self.run_operator(func, args, kwargs)
-
-    def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator, and record it."""
-        raise NotImplementedError
-
-    def decompose(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run the operators that a composed one, such as `linear`, consists of.
-
-        Only inference mode passes composed operators on as a whole. Returns NotImplemented for any
-        other operator.
-        """
-        # PyTorch leaves a mode while its `__torch_dispatch__` runs; entered again, it sees the
-        # parts. It is not `self.__enter__`, by which a subclass also sets up its hooks.
-        super().__enter__()
-        try:
-            return func.decompose(*args, **kwargs)
-        finally:
-            super().__exit__(None, None, None)
-
-
-class StepCounter(DecomposingMode):
+class StepCounter(OperatorMode):
     """Context that counts what one eager step does.
 
     Args:
@@ -212,6 +181,10 @@ class StepCounter(DecomposingMode):
         The matmuls of an optimizer's update, as Adafactor has, are not the model's: strategies that
         change the model's precision leave theirs.
         """
+        if torch.is_inference_mode_enabled():
+            out = self.run_parts(func, args, kwargs)
+            if out is not NotImplemented:
+                return out
         out = func(*args, **kwargs)
         name = name_operator(func)
         self.operators[name] += 1
@@ -221,6 +194,20 @@ class StepCounter(DecomposingMode):
         if name == "convolution":
             self.convolutions[name_layout(args[0])] += 1
         return out
+
+    def run_parts(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run and count the operators that a composed one, such as `linear`, consists of.
+
+        Only inference mode passes composed operators on as a whole. Returns NotImplemented for any
+        other operator.
+        """
+        # PyTorch leaves a mode while it runs an operator: entered again, the mode sees the parts.
+        # It is not `self.__enter__`, which also sets up hooks.
+        super().__enter__()
+        try:
+            return func.decompose(*args, **kwargs)
+        finally:
+            super().__exit__(None, None, None)
 
     def __enter__(self) -> StepCounter:
         """Hook into the models, the blocks and what autograd saves."""
