@@ -8,6 +8,7 @@ import numpy as np
 from framebench import adapters
 from framebench.adapters.jax.offload import count_bytes_to_host
 from framebench.suite.selectors import parse
+from tests.adapters.programs.steps import are_close, read_tensors
 
 
 def make_two_steps(strategy):
@@ -17,19 +18,6 @@ def make_two_steps(strategy):
     adapter.restore()
     adapter.step()
     return adapter
-
-
-def read_tensors(adapter):
-    tensors = dict(adapter.weights())
-    for state in adapter.states():
-        tensors[f"{state.kind} {state.name}"] = state.array
-    return tensors
-
-
-def are_close(tensors, others):
-    if tensors.keys() != others.keys():
-        return False
-    return all(np.allclose(tensors[k], others[k], rtol=1e-4, atol=1e-7) for k in tensors)
 
 
 def count_live_bytes_of_state(adapter):
