@@ -25,6 +25,7 @@ from framebench.adapters.proof import (
     if_counted,
 )
 from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.device import CudaStopwatch
 from framebench.adapters.torch.observe import count_unique_bytes, follow_saved
 
 switch = Switches()
@@ -256,12 +257,6 @@ def in_turn(adapter: TorchAdapter, cleared: bool = False) -> Proof:
 
 
 Span = tuple[float, float]  # start and end, in ms
-Marks = tuple[torch.cuda.Event, torch.cuda.Event]  # at start and end
-
-
-def make_marks() -> Marks:
-    """Return two events that record the time on the device."""
-    return torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
 
 
 class Copies:
@@ -274,7 +269,7 @@ class Copies:
         """Make the stream."""
         self.adapter = adapter
         self.stream = torch.cuda.Stream()
-        self.marks: list[Marks] = []  # of each copy
+        self.stopwatches: list[CudaStopwatch] = []  # of each copy
 
     def send(self, x: Any, y: Any) -> tuple[Tensor, Tensor, torch.cuda.Event]:
         """Begin to copy a batch; return it with the event that ends the copy.
@@ -282,13 +277,13 @@ class Copies:
         The thread calls it.
         """
         host = [torch.from_numpy(array).pin_memory() for array in (x, y)]
-        first, last = make_marks()
+        stopwatch = CudaStopwatch()
         with torch.cuda.stream(self.stream):
-            first.record()
+            stopwatch.start()
             inputs, targets = [t.to(self.adapter.torch_device, non_blocking=True) for t in host]
-            last.record()
-        self.marks.append((first, last))
-        return inputs, targets, last
+            stopwatch.stop()
+        self.stopwatches.append(stopwatch)
+        return inputs, targets, stopwatch.last
 
     def arrive(
         self, inputs: Tensor, targets: Tensor, copied: torch.cuda.Event
@@ -306,28 +301,29 @@ class Copies:
 
     def measure_overlap(self, steps: int) -> float:
         """Make so many steps; return the share of the copies' time during which a step ran."""
-        start, _ = make_marks()
-        step_marks: list[Marks] = []
+        beginning = torch.cuda.Event(enable_timing=True)
+        of_steps: list[CudaStopwatch] = []
         self.adapter.synchronize()
-        start.record()
-        self.marks.clear()
+        beginning.record()
+        self.stopwatches.clear()
         for _step in range(steps):
-            first, last = make_marks()
-            first.record()
+            stopwatch = CudaStopwatch()
+            stopwatch.start()
             self.adapter.step()
-            last.record()
-            step_marks.append((first, last))
-        copy_marks = list(self.marks)  # a copy of the list, to which the thread goes on adding
+            stopwatch.stop()
+            of_steps.append(stopwatch)
+        of_copies = list(self.stopwatches)  # a copy, since the thread goes on adding to the list
         self.adapter.synchronize()
 
-        def read_spans(marks: list[Marks]) -> list[Span]:
+        def read_spans(stopwatches: list[CudaStopwatch]) -> list[Span]:
             spans = []
-            for first, last in marks:
-                if last.query():
-                    spans.append((start.elapsed_time(first), start.elapsed_time(last)))
+            for each in stopwatches:
+                if each.last.query():  # it has been stopped
+                    start = beginning.elapsed_time(each.first)
+                    spans.append((start, beginning.elapsed_time(each.last)))
             return spans
 
-        return compute_overlap(read_spans(copy_marks), read_spans(step_marks))
+        return compute_overlap(read_spans(of_copies), read_spans(of_steps))
 
 
 def compute_overlap(copies: list[Span], steps: list[Span]) -> float:
