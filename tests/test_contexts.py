@@ -44,8 +44,8 @@ def skips_its_end_after_an_error(body: list[ast.stmt]) -> bool:
     another way through the function.
     """
     for place, statement in enumerate(body):
-        if not contains_yield(statement):
-            continue
+        if isinstance(statement, ast.FunctionDef) or not contains_yield(statement):
+            continue  # a context that is defined here is looked at by itself
         if isinstance(statement, ast.Try) and statement.finalbody:
             continue
         inner_bodies = list_inner_bodies(statement)
