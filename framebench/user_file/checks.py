@@ -54,15 +54,19 @@ def find_largest_difference(one: Observed, other: Observed) -> tuple[str, float]
     differences = {"loss": 0.0}
     for name, value in other.values.items():
         if name.startswith("loss") and value:
-            differences[name] = abs(one.values[name] / value - 1)
+            difference = abs(one.values[name] / value - 1)
+            differences["loss"] = max(differences["loss"], make_comparable(difference))
     for kind, tensors in other.tensors.items():
         if kind != "weight":
-            differences[kind] = find_total_error(one.tensors[kind], tensors)
-    for name, difference in differences.items():
-        if math.isnan(difference):  # compares as neither larger nor smaller than any number
-            return name.split("_")[0], math.inf
+            error = find_total_error(one.tensors[kind], tensors)
+            differences[kind] = make_comparable(error)
     largest = max(differences, key=lambda name: differences[name])
-    return largest.split("_")[0], differences[largest]
+    return largest, differences[largest]
+
+
+def make_comparable(difference: float) -> float:
+    """Return infinity for NaN, which compares as neither larger nor smaller than any number."""
+    return math.inf if math.isnan(difference) else difference
 
 
 def find_total_error(observed: dict[str, Summary], reference: dict[str, Summary]) -> float:

@@ -119,7 +119,7 @@ def compute_divergence(teacher: Array, student: Array) -> Array:
 
 @switch
 def frozen(adapter: JaxAdapter, part: str = "half") -> Proof:
-    """Make the weights that the workload does not train constants, which have no derivative."""
+    """Train one part of the weights, such as half the layers; all others are constants."""
     assert adapter.workload.trained  # else the case is unsupported
     prefixes = adapter.workload.trained(adapter.config, part)
     adapter.recipe.is_trained = lambda name: name.startswith(prefixes)

@@ -70,7 +70,7 @@ def batch_stats(adapter: JittorAdapter) -> Proof:
 
 @switch
 def frozen(adapter: JittorAdapter, part: str = "half") -> Proof:
-    """Stop the gradient of the weights that the workload does not train."""
+    """Train one part of the weights, such as half the layers; the gradient of others stops."""
     assert adapter.workload.trained  # else the case is unsupported
     prefixes = adapter.workload.trained(adapter.config, part)
 

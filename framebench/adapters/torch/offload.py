@@ -113,6 +113,7 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
             self.streams.counts["tensors_ahead"] += 1
         saved.is_used = False  # a retained graph unpacks a tensor several times
         first = max(0, saved.place - AHEAD)
+        # the backward pass needs what was saved last first
         for moved in reversed(self.moved[first : saved.place + 1]):
             if not moved.is_used and moved.back is None:
                 self.fetch(moved)

@@ -95,7 +95,7 @@ def batch_stats(adapter: TorchAdapter) -> Proof:
 
 @switch
 def frozen(adapter: TorchAdapter, part: str = "half") -> Proof:
-    """Request no gradient of the weights that the workload does not train."""
+    """Request gradients of one part of the weights alone, such as those of half the layers."""
     assert adapter.workload.trained  # without it the case is unsupported
     prefixes = adapter.workload.trained(adapter.config, part)
 
