@@ -133,6 +133,22 @@ def test_a_model_may_be_converted_after_it_was_made(simulated):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "shape"),
+    [
+        ("logging", "float32[64, 1024]"),
+        ("packed", "float32[29, 1024]"),  # 16 + 9 + 4 rows
+        ("packed", "float32[16, 3, 1024]"),
+        ("packed", "float32[3, 5120]"),  # what a GRU's kernel keeps of three rows
+        ("ctc", "float32[8, 50, 21]"),  # forward variables of ten labels and the gaps around them
+    ],
+)
+def test_what_scripts_do_with_numbers_and_lengths_is_simulated(simulated, step, shape):
+    assert not isinstance(simulated[step], str), simulated[step]
+    assert shape in {holder["shape"] for holder in simulated[step]["holders"]}
+
+
+@pytest.mark.slow
 def test_a_scaler_finds_no_gradient_infinite(simulated):
     """Otherwise its optimizer would never step, and have no momentum."""
     assert simulated["scaled"]["kinds"]["optimizer states"] >= WEIGHT

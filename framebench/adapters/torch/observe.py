@@ -73,15 +73,15 @@ def follow_saved(save: Callable[[Tensor], Tensor]) -> Iterator[None]:
     refuse_hooks = torch.autograd.graph.disable_saved_tensors_hooks
 
     @contextlib.contextmanager
-    def pause(message: str) -> Iterator[None]:
+    def pause(error_message: str) -> Iterator[None]:
         innermost = torch._C._autograd._top_saved_tensors_default_hooks(True)
         if innermost is None or innermost[0] is not hooks.pack_hook:
-            with refuse_hooks(message):
+            with refuse_hooks(error_message):
                 yield
             return
         hooks.__exit__()
         try:
-            with refuse_hooks(message):
+            with refuse_hooks(error_message):
                 yield
         finally:
             hooks.__enter__()

@@ -18,15 +18,20 @@ on a GPU with cuDNN switched off (ATen/native/RNN.cpp), and the answer says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from itertools import product
+from itertools import groupby, product
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
+from framebench.adapters.torch.fake_numbers import find_numbers
 from framebench.devices.simulation.torch_cuda import LegacyType, check_index
 from framebench.devices.simulation.torch_device import SIMULATED, is_on_gpu, take_place_of_cuda
 from framebench.devices.simulation.torch_watch import Watch
@@ -47,6 +52,7 @@ VIEWS = (
 COPY_NOTHING = {f"{view}Backward{form}" for view, form in product(VIEWS, range(3))}
 
 PINNED = "is_pinned_in_simulation"  # an attribute of tensors
+PAD = torch._C._VariableFunctions._pad_packed_sequence
 # the functions of recurrent layers that cuDNN has
 RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
@@ -70,6 +76,8 @@ class EagerOnGpu(TorchFunctionMode):
             return ATTRIBUTES[func](args[0])
         if func is torch.Tensor.type and isinstance(args[-1], LegacyType):
             return args[-1].convert(args[0])
+        if func in READS and isinstance(args[0], FakeTensor):
+            return READS[func](*args)
         if func is torch.Tensor.cuda:
             check_index(kwargs.get("device", args[1] if len(args) > 1 else None))
             func, args, kwargs = torch.Tensor.to, (args[0], SIMULATED), {}
@@ -85,6 +93,10 @@ class EagerOnGpu(TorchFunctionMode):
             return func(*args, **kwargs)
         if func is functional.one_hot:
             return make_one_hot(*args, **kwargs)
+        if func is PAD:
+            return pad_packed_sequence(*args)
+        if func is functional.ctc_loss:
+            return compute_ctc_loss(*args, **kwargs)
         if func in RECURRENT and torch.backends.cudnn.enabled:
             self.watch.has_recurrent = True
         # on a GPU the gradient of a view that was overwritten is copied (see the module)
@@ -96,6 +108,33 @@ class EagerOnGpu(TorchFunctionMode):
         if was_overwritten:
             copy_gradient(first)
         return out
+
+
+def format_tensor(tensor: Tensor, form: str) -> str:
+    """Return a fake tensor as a formatted string has it: its number, or its shape."""
+    return format(tensor.item(), form) if tensor.dim() == 0 else str(tensor)
+
+
+def make_array(tensor: Tensor, *_: Any) -> np.ndarray:
+    """Return an array of the numbers of a fake tensor, which are 1 if not known.
+
+    Raises TypeError, as PyTorch does, for a tensor on the GPU or a type that NumPy does not have.
+    """
+    if is_on_gpu(tensor):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first")
+    with _disable_current_modes():
+        numbers = find_numbers(tensor)
+        if numbers is None:
+            numbers = torch.ones(tensor.shape, dtype=tensor.dtype)
+        return numbers.numpy().copy()
+
+
+# what reads the numbers of a tensor
+READS: dict[Any, Callable[..., Any]] = {
+    Tensor.__format__: format_tensor,
+    Tensor.numpy: make_array,
+    Tensor.__array__: make_array,
+}
 
 
 def pin_memory(tensor: Tensor) -> Tensor:
@@ -127,6 +166,59 @@ def make_one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:
         )
     zeros = torch.zeros(*classes.shape, num_classes, dtype=classes.dtype, device=classes.device)
     return zeros.scatter_(-1, classes.unsqueeze(-1), 1)
+
+
+def pad_packed_sequence(
+    packed: Tensor, batch_sizes: Tensor, batch_first: bool, value: float, length: int
+) -> tuple[Tensor, Tensor]:
+    """Return padded sequences and their lengths.
+
+    A port of `_pad_packed_sequence` in ATen/native/PackedSequence.cpp, which writes the lengths to
+    memory that a fake tensor does not have.
+    """
+    sizes: list[int] = batch_sizes.tolist()
+    steps = max(length, len(sizes))
+    padded = packed.new_full((steps, sizes[0], *packed.shape[1:]), value)
+    first_step = first_row = 0
+    for size, group in groupby(sizes):
+        count = len(list(group))
+        rows = packed[first_row : first_row + size * count]
+        target = padded[first_step : first_step + count, :size]
+        target.copy_(rows.view(target.shape))
+        first_step += count
+        first_row += size * count
+    lengths = [sum(size > place for size in sizes) for place in range(sizes[0])]
+    return padded.transpose(0, 1) if batch_first else padded, torch.tensor(lengths)
+
+
+def compute_ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """Return the loss of `functional.ctc_loss`, with lengths as numbers of Python.
+
+    CUDA reads them so, too: a port of `ctc_loss` in ATen/native/LossCTC.cpp.
+    """
+    inputs, labels = read_lengths(input_lengths), read_lengths(target_lengths)
+    losses = torch._ctc_loss(log_probs, targets, inputs, labels, blank, zero_infinity)[0]
+    if zero_infinity:
+        losses = torch.where(losses == math.inf, torch.zeros_like(losses), losses)
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "mean":
+        return (losses / torch.ones_like(losses)).mean()  # by the lengths of the targets
+    return losses
+
+
+def read_lengths(lengths: Any) -> Any:
+    """Return the numbers of a tensor in a list if they are known, and else what was given."""
+    is_known = isinstance(lengths, Tensor) and find_numbers(lengths) is not None
+    return lengths.tolist() if is_known else lengths
 
 
 def copy_gradient(overwritten: Tensor) -> None:

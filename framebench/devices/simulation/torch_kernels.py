@@ -280,6 +280,15 @@ def softmax_backward(args: Args, gpu: Gpu) -> Iterator[int]:
     yield -product.nbytes
 
 
+def ctc_backward(args: Args, _: Gpu) -> Iterator[int]:
+    """Return the requests of the backward variables, which are as many as the forward ones.
+
+    See `ctc_loss_backward_gpu_template` in ATen/native/cuda/LossCTC.cu.
+    """
+    log_alpha = args[6]
+    return take_and_return(log_alpha.nbytes)
+
+
 AROUND_RESULTS: dict[str, Callable[[Results, Args, Gpu], Requests]] = {
     "convolution": convolution,
     "convolution_backward": convolution_backward,
@@ -294,6 +303,7 @@ TEMPORARIES: dict[str, Callable[[Args, Gpu], Iterable[int]]] = {
     "_scaled_dot_product_flash_attention_backward": flash_backward,
     "_scaled_dot_product_efficient_attention_backward": efficient_backward,
     "_scaled_dot_product_cudnn_attention_backward": cudnn_backward,
+    "_ctc_loss_backward": ctc_backward,
     "native_layer_norm_backward": copy_two_inputs,
     "_fused_rms_norm": copy_two_inputs,
     "_fused_rms_norm_backward": copy_two_inputs,

@@ -37,7 +37,7 @@ from torch.utils._pytree import tree_leaves
 
 from framebench.devices.catalog import Device
 from framebench.devices.needs import INTERVALS, ErrorInterval, Kind, estimate_needs
-from framebench.devices.simulation import torch_attention, torch_autocast
+from framebench.devices.simulation import torch_attention, torch_autocast, torch_shapes
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Settings
 from framebench.devices.simulation.torch_bitsandbytes import follow_bitsandbytes
@@ -45,6 +45,7 @@ from framebench.devices.simulation.torch_compiled import make_compile
 from framebench.devices.simulation.torch_cuda import answer_cuda
 from framebench.devices.simulation.torch_device import (
     GpuStream,
+    do_nothing,
     is_on_gpu,
     pose_as_gpu,
     replace_attribute,
@@ -186,6 +187,8 @@ def register_whole_operators(gpu: Gpu, library: torch.library.Library) -> None:
 
     for operator in gpu.whole_operators:
         library.impl(operator, refuse, "PrivateUse1")
+    for operator, function in torch_shapes.ON_CUDA_ALONE.items():
+        library.impl(operator, function, "Meta")
 
 
 @contextmanager
@@ -217,6 +220,8 @@ def simulated_gpu(watch: Watch) -> Iterator[torch.device]:
         stack.callback(torch_autocast.CAST_WEIGHTS.clear)
         stack.enter_context(replace_attribute(torch, "clear_autocast_cache", clear_both_caches))
         stack.enter_context(replace_attribute(torch, "compile", make_compile(watch)))
+        # a file of fake tensors would take the place of the program's own
+        stack.enter_context(replace_attribute(torch, "save", do_nothing))
         stack.enter_context(follow_bitsandbytes())
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it

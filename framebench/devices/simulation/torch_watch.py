@@ -27,6 +27,7 @@ from framebench.devices.simulation import (
     torch_choices,
     torch_convolutions,
     torch_kernels,
+    torch_shapes,
 )
 from framebench.devices.simulation.allocator import DEFAULT_STREAM, Allocator
 from framebench.devices.simulation.blocks import Block, OutOfMemory
@@ -40,6 +41,7 @@ from framebench.devices.simulation.torch_streams import UnknownTiming
 aten = torch.ops.aten
 # what linear layers and embeddings run
 LAYERS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.embedding.default)
+COMPARES = (aten.allclose.default, aten.equal.default)  # they return a truth value
 # operators by which a model on the host is told from one on the device
 WORK = ("mm", "addmm", "bmm", "convolution")
 # A line of the program reads True so often, and then False: it may be the condition of a loop that
@@ -167,6 +169,8 @@ class Watch(TorchDispatchMode):
         if func is aten._local_scalar_dense.default and not has_number:
             number = read_number(args[0])
             return self.invent_number(args[0]) if number is None else number
+        if func in COMPARES:
+            return self.invent_truth()
         if func._schema.name.startswith("aten::_fused_") and not func._schema.returns:
             return None  # updates in place, and some have no shapes of their own
         if not torch.is_grad_enabled():
@@ -178,7 +182,11 @@ class Watch(TorchDispatchMode):
         try:
             out = func(*args, **kwargs)
         except DynamicOutputShapeException as error:
-            return self.run_choice(func, args, kwargs, error)
+            out = torch_shapes.run_with_numbers(func, args, kwargs)
+            if out is None:
+                return self.run_choice(func, args, kwargs, error)
+        except NotImplementedError:
+            out = torch_shapes.run_on_host(func, args, kwargs)
         follow_numbers(func, args, kwargs, out)
         in_backward = threading.get_ident() != self.main_thread
         if func is aten.add.Tensor and in_backward and self.defer_sum(args[0], args[1], out):
@@ -191,11 +199,11 @@ class Watch(TorchDispatchMode):
 
         Raises UnknownChoice unless the simulation has a choice, and `error` for another operator.
         """
-        if self.chooses_all is None:
-            raise UnknownChoice(find_line()) from error
         if torch_choices.has_mask(func, args):
             with self:
                 return func(*torch_choices.expand_masks(func, args), **kwargs)
+        if self.chooses_all is None:
+            raise UnknownChoice(find_line()) from error
         if func not in torch_choices.CHOOSES:
             raise error
         out = torch_choices.CHOOSES[func](*args, self.chooses_all)
@@ -442,23 +450,29 @@ class Watch(TorchDispatchMode):
         - An integer, such as a counter of steps, is 1.
         - A float is 0 on the device, so that GradScaler finds no infinite gradient, and 1 on the
           host.
-        - A truth value is the one that lets a check pass. Outside of checks a line reads True
-          MOST_TRUE_ANSWERS times, and then False.
+        - For a truth value, see `invent_truth`.
         """
         if tensor.dtype == torch.bool:
-            if is_drawing():
-                return False
-            frame = find_frame()
-            if frame is not None:
-                answer = find_answer(frame.f_code.co_filename, frame.f_lineno)
-                if answer is not None:
-                    return answer
-            line = find_line()
-            self.truths_read[line] += 1
-            return self.truths_read[line] <= MOST_TRUE_ANSWERS
+            return False if is_drawing() else self.invent_truth()
         if not tensor.is_floating_point():
             return 1
         return 0.0 if is_on_gpu(tensor) else 1.0
+
+    def invent_truth(self) -> bool:
+        """Return the truth value that lets a check pass, of the program or of PyTorch's own.
+
+        Outside of checks a line of the program reads True MOST_TRUE_ANSWERS times, and then False.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        program = find_frame()
+        while frame is not None:
+            answer = find_answer(frame.f_code.co_filename, frame.f_lineno)
+            if answer is not None:
+                return answer
+            frame = None if frame is program else frame.f_back
+        line = find_line()
+        self.truths_read[line] += 1
+        return self.truths_read[line] <= MOST_TRUE_ANSWERS
 
     def make_snapshot(self) -> dict[str, Any]:
         """Return what `torch.cuda.memory._snapshot` returns."""

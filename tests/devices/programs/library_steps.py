@@ -4,10 +4,13 @@ Printed as JSON, by name.
 """
 
 import json
+import sys
 
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from framebench.devices import DoesNotFit, simulate
 
@@ -225,6 +228,50 @@ def make_decorated_step(device):
     return lambda: (batch * 2).sum().backward()
 
 
+def make_logging_step(device):
+    """What training scripts do with their numbers: print, average, compare, check and save."""
+    model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
+    batch = torch.randn(ROWS, WIDTH, device=device)
+    history = []
+
+    def step():
+        mean = model(batch)
+        loss = F.gaussian_nll_loss(mean, batch, mean.exp())  # PyTorch checks the variance
+        loss.backward()
+        history.append(loss.detach().cpu().numpy())
+        is_best = not torch.allclose(loss, batch.mean())
+        print(f"loss {loss:.3f}, mean {np.mean(history):.3f} {is_best}", file=sys.stderr)
+        torch.save(model.state_dict(), "/no/such/folder/best.pt")
+
+    return step
+
+
+def make_packed_step(device):
+    """Sequences of known lengths through a GRU cell by cell, and back."""
+    model = nn.GRU(WIDTH, WIDTH).to(device)
+    batch = torch.randn(16, 3, WIDTH, device=device)
+    lengths = torch.tensor([16, 9, 4])
+
+    def step():
+        packed = pack_padded_sequence(batch, lengths)
+        padded, _ = pad_packed_sequence(model(packed)[0])
+        padded.sum().backward()
+
+    return step
+
+
+def make_ctc_step(device):
+    """The loss of speech recognition, whose lengths lie on the host."""
+    scores = nn.Parameter(torch.randn(50, 8, 20, device=device))
+    words = torch.randint(1, 20, (8, 10), device=device)
+
+    def step():
+        lengths = torch.full((8,), 50), torch.full((8,), 10)
+        F.ctc_loss(scores.log_softmax(-1), words, *lengths).backward()
+
+    return step
+
+
 def describe(make_step, **options):
     """Return what a test looks at, or why the step is not simulated."""
     try:
@@ -258,6 +305,9 @@ print(
             "streamed": describe(make_streamed_step),
             "recurrent": describe(make_recurrent_step),
             "cell": describe(make_cell_step),
+            "logging": describe(make_logging_step),
+            "packed": describe(make_packed_step),
+            "ctc": describe(make_ctc_step),
             "recorded": describe(make_recorded_step),
             "streams done": describe(make_streamed_step, other_streams="done"),
             "streams waiting": describe(make_streamed_step, other_streams="waiting"),

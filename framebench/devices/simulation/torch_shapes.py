@@ -1,0 +1,105 @@
+"""Find the shapes of results that PyTorch's fake tensors do not tell.
+
+Some operators have no fake implementation, and are run on the host with zeros to see what comes
+out. The sizes of others are decided by numbers: how long the sequences of a batch are, or which
+classes there are. If a program made these numbers itself, they are known (`fake_numbers`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from framebench.adapters.torch.fake_numbers import HOST, find_numbers, keep_numbers
+from framebench.devices.simulation.torch_device import is_on_gpu
+
+aten = torch.ops.aten
+# what is run with zeros may take so much of the host's memory
+MOST_BYTES = 2**30
+# the places of the lengths that decide how large the results are, whatever the other numbers are
+LENGTHS: dict[Any, tuple[int, ...]] = {
+    aten._pack_padded_sequence.default: (1,),
+    aten._ctc_loss.default: (),  # they are numbers of Python there
+}
+
+
+def run_gru_cell(
+    _input_gates: Tensor, _hidden_gates: Tensor, hidden: Tensor, *_: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return tensors of the shapes that `_thnn_fused_gru_cell_cuda` of RNN.cu makes."""
+    rows, width = hidden.shape
+    return torch.empty_like(hidden), hidden.new_empty(rows, 5 * width)
+
+
+def run_gru_cell_backward(
+    gradient: Tensor, _workspace: Tensor, has_bias: bool
+) -> tuple[Tensor | None, ...]:
+    """Return tensors of the shapes that `_thnn_fused_gru_cell_backward_cuda` of RNN.cu makes."""
+    rows, width = gradient.shape
+    gates = gradient.new_empty(rows, 3 * width), gradient.new_empty(rows, 3 * width)
+    biases = [part.sum(0) if has_bias else None for part in gates]
+    return *gates, torch.empty_like(gradient), *biases
+
+
+# operators of CUDA alone, which no host can run
+ON_CUDA_ALONE = {
+    "_thnn_fused_gru_cell": run_gru_cell,
+    "_thnn_fused_gru_cell_backward": run_gru_cell_backward,
+}
+
+
+def run_on_host(func: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator on fake tensors of the host, and return results on the simulated GPU.
+
+    PyTorch runs it with zeros then. Raises NotImplementedError if they would be too large, or if
+    the host cannot run the operator either.
+    """
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    if sum(tensor.nbytes for tensor in tensors) > MOST_BYTES:
+        raise NotImplementedError(f"{func} has no fake implementation")
+
+    def move(tensor: Tensor) -> Tensor:
+        return torch.empty_like(tensor, device=HOST) if is_on_gpu(tensor) else tensor
+
+    args, kwargs = tree_map_only(Tensor, move, (args, kwargs))
+    device = next((tensor.device for tensor in tensors if is_on_gpu(tensor)), HOST)
+    return tree_map_only(
+        Tensor, lambda tensor: torch.empty_like(tensor, device=device), func(*args, **kwargs)
+    )
+
+
+def run_with_numbers(func: Any, args: Any, kwargs: Any) -> Any:
+    """Return an operator's results if the numbers that decide their sizes are known, else None.
+
+    Results on the host are no fake tensors, since PyTorch reads lengths from memory.
+    """
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    decisive = [args[place] for place in LENGTHS[func]] if func in LENGTHS else tensors
+
+    def find(tensor: Tensor) -> Tensor:
+        numbers = find_numbers(tensor)
+        return torch.zeros(tensor.shape, dtype=tensor.dtype) if numbers is None else numbers
+
+    with _disable_current_modes():
+        if any(find_numbers(tensor) is None for tensor in decisive):
+            return None
+        args, kwargs = tree_map_only(Tensor, find, (args, kwargs))
+        results = func(*args, **kwargs)
+
+    def place(result: Tensor) -> Tensor:
+        same = [tensor.device for tensor in tensors if tensor.dtype == result.dtype]
+        device = same[0] if same else tensors[0].device
+        if device == HOST:
+            return result
+        fake = torch.empty_like(result, device=device)
+        if func not in LENGTHS and isinstance(fake, FakeTensor):
+            with _disable_current_modes():
+                keep_numbers(fake, result)
+        return fake
+
+    return tree_map_only(Tensor, place, results)
