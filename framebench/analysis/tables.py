@@ -24,7 +24,7 @@ from framebench.analysis.rendering import (
     read_columns,
 )
 from framebench.models import spec
-from framebench.strategies.registry import find_baseline, look_up_strategy
+from framebench.strategies.registry import describe_precisions, find_baseline, look_up_strategy
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.counting import format_span
@@ -370,8 +370,9 @@ def describe_measurement(df: pd.DataFrame) -> str:
     measured_by = ", ".join(sorted(commands))
     if len(commands) > MANY_COMMANDS:
         measured_by = f"{len(commands)} commands, which the records name"
+    precisions = describe_precisions(str(df["scenario"].iloc[0]), df["strategy"])
     return (
-        f"{describe_precisions(df)} Protocol {join_values(df['protocol'])}. {describe_timing(df)} "
+        f"{precisions} Protocol {join_values(df['protocol'])}. {describe_timing(df)} "
         f"Measured by {measured_by}.{describe_missing_kept(df)}"
     )
 
@@ -423,19 +424,3 @@ def describe_timing(df: pd.DataFrame) -> str:
     if not without:
         return READING
     return f"{READING} {without} of {len(measured)} rows were measured {WITHOUT}."
-
-
-def describe_precisions(df: pd.DataFrame) -> str:
-    """Return the precision of the rows' baseline, and the strategies with another precision."""
-    scenario = str(df["scenario"].iloc[0])
-    default = look_up_strategy(scenario, find_baseline(scenario)).precision
-    others = []
-    for strategy in df["strategy"].unique():
-        precision = look_up_strategy(scenario, strategy).precision
-        if precision != default:
-            others.append((precision, strategy))
-    text = f"Precision {default}"
-    if others:
-        exceptions = [f"{strategy} {precision}" for precision, strategy in sorted(others)]
-        text += f"; {', '.join(exceptions)}"
-    return f"{text}."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -158,3 +159,18 @@ def look_up_scenario(name: str) -> Scenario:
 def find_baseline(scenario: str) -> str:
     """Return the name of the scenario's baseline, or "" for a scenario that is gone."""
     return look_up_scenario(scenario).baseline
+
+
+def describe_precisions(scenario: str, strategies: Iterable[str]) -> str:
+    """Return the precision of the scenario's baseline, and the strategies with another one."""
+    default = look_up_strategy(scenario, find_baseline(scenario)).precision
+    others = []
+    for strategy in set(strategies):
+        precision = look_up_strategy(scenario, strategy).precision
+        if precision != default:
+            others.append((precision, strategy))
+    text = f"Precision {default}"
+    if others:
+        exceptions = [f"{strategy} {precision}" for precision, strategy in sorted(others)]
+        text += f"; {', '.join(exceptions)}"
+    return f"{text}."

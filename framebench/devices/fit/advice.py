@@ -30,7 +30,7 @@ from framebench.devices.tables.table import (
 )
 from framebench.engine.environments import Environment
 from framebench.models.spec import USER_MODEL, load_workload
-from framebench.strategies.registry import list_used
+from framebench.strategies.registry import describe_precisions, list_used
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.counting import format_count
@@ -144,8 +144,8 @@ def suggest_savers(
         savers.append(name)
     if savers:
         say(
-            "None of the usual strategies fits at the upper end of the error. Those below are in "
-            "float32; with amp_bf16+ before a name it is in mixed precision. These save more: "
+            "None of the usual strategies fits at the upper end of the error. These save more, in "
+            "float32; amp_bf16+ before a name makes it mixed precision: "
             f"framebench advise '{prefix}/{{{','.join(savers)}}}/b{batch}/{size}' "
             f"--device {device.name}{repeat_options(results, budget)}"
         )
@@ -422,6 +422,9 @@ def make_table(
         f"error by which predictions were too low ({allowed}){describe_context(first.device)}. Not "
         f"predicted: {NOT_PREDICTED}. How it is predicted: docs/devices.md."
     )
+    if first.case.workload != USER_MODEL:
+        strategies = [assessment.case.strategy for assessment in assessments]
+        caption += f" {describe_precisions(first.case.scenario, strategies)}"
     for description, strategies in wrong_strategies.items():
         notes.append(f"{', '.join(strategies)}: {description}: {COMPARE_GRADIENTS}")
     notes += group_by_reason({**reasons, **left_out})

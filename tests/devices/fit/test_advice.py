@@ -285,9 +285,11 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict_n
 
     predict_needs(need_less_in_8_bits)
     tight = framebench("advise", "transformer/torch/train/*/b1/7B", *GPU, code=1)
-    command = tight.stderr.partition("These save more: framebench ")[2]
+    command = tight.stderr.partition("mixed precision: framebench ")[2]
     suggested = framebench(*shlex.split(command), code=0)
     assert "checkpoint+adamw_8bit" in suggested.stdout
+    caption = " ".join(suggested.stdout.split())
+    assert "Precision fp32; adamw_8bit 8-bit moments, checkpoint+adamw_8bit 8-bit" in caption
 
 
 @pytest.mark.parametrize(
