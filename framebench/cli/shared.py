@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn, TextIO
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -63,9 +63,15 @@ MACHINES = "Many machines"
 # of a table in a pipe or a file, which have no width of their own; $COLUMNS names another
 PIPED_COLUMNS = 100
 TELL_S = 5.0  # between two lines on progress where there is no terminal
-has_width = sys.stdout.isatty() or "COLUMNS" in os.environ
-out = SafeConsole(width=None if has_width else PIPED_COLUMNS)
-err = SafeConsole(stderr=True)
+
+
+def choose_width(stream: TextIO) -> int | None:
+    """Return the width of what is printed to a stream; None takes the terminal's or $COLUMNS."""
+    return None if stream.isatty() or "COLUMNS" in os.environ else PIPED_COLUMNS
+
+
+out = SafeConsole(width=choose_width(sys.stdout))
+err = SafeConsole(width=choose_width(sys.stderr), stderr=True)
 LEAST_BYTES = 2**20 // 10  # less holds no model, and is 0.0 MiB in the tables
 UNITS = {
     "b": 1,

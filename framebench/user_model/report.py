@@ -108,6 +108,7 @@ def write_drawings(
         say("nothing to draw: no strategy passed verification")
     elif figure:
         store.replace_text(page.render_svg(drawing), figure)
+        say(f"wrote {figure}")
     if html:
         say(f"wrote {write_user_page(html, tables, sentences, drawing)}")
 

@@ -256,3 +256,11 @@ def test_progress_is_printed_once_where_there_is_no_terminal(monkeypatch, capsys
         show("first steps")
         time.sleep(0.5)
     assert capsys.readouterr().err == "mine.py: first steps\n"
+
+
+@pytest.mark.parametrize(("is_terminal", "width"), [(False, 100), (True, None)])
+def test_each_stream_has_a_width_unless_a_terminal_has_one(is_terminal, width, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert shared.choose_width(Mock(isatty=Mock(return_value=is_terminal))) == width
+    monkeypatch.setenv("COLUMNS", "150")
+    assert shared.choose_width(Mock(isatty=Mock(return_value=False))) is None

@@ -16,7 +16,7 @@ from framebench.engine.session import Session
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.suite.user_file import Fault
-from framebench.user_model import command, saved
+from framebench.user_model import command, report, saved
 from framebench.user_model.figure import draw_peaks
 from framebench.user_model.saved import SavedPeaks
 from tests.explain.explanations import make_explanation
@@ -172,6 +172,14 @@ def test_peaks_are_drawn_without_times():
     assert [bar.get_width() for bar in axes.patches] == [120, 200]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["checkpoint", "fp32"]
     assert "batch 4" in read_texts(figure)[0]
+
+
+def test_the_file_of_a_figure_is_named(tmp_path, capsys):
+    rows = make_frame(make_record("fp32", 200)).assign(needs_bytes=220 * MIB)
+    figure = tmp_path / "peaks.svg"
+    report.write_drawings(figure, None, rows, [], [])
+    assert figure.stat().st_size
+    assert f"wrote {figure}" in capsys.readouterr().err.replace("\n", "")
 
 
 @pytest.mark.slow
