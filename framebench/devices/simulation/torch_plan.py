@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 
 import torch
 
@@ -100,13 +99,12 @@ def make_step_builder(case: Case) -> Callable[[torch.device], Callable[[], None]
 
 def plan(case: Case, device: Device) -> PlannerAnswer:
     """Return what a case needs on a GPU of the catalog."""
-    release = read_release()
-    answer = simulate_case(case, device, release)
+    answer = simulate_case(case, device)
     answer.versions["torch"] = torch.__version__.partition("+")[0]
     cudnn_version = cudnn.read_version() if Gpu(device).description else None
     if cudnn_version:
         answer.versions["cudnn"] = cudnn_version
-    if release != RULES_OF_RELEASE:
+    if read_release() != RULES_OF_RELEASE:
         answer.notes = [OTHER_RELEASE.format(*RULES_OF_RELEASE)]
     if answer.outcome == "planned":
         # without attention and convolutions there is nothing that cuDNN chooses
@@ -135,33 +133,23 @@ def list_not_held(case: Case, cudnn_version: str | None, has_cudnn: bool) -> lis
     return not_held
 
 
-def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> PlannerAnswer:
+def simulate_case(case: Case, device: Device) -> PlannerAnswer:
     """Return outcome, reason and sizes. Raises any error that is not a user's file's fault."""
     obstacle = explain_missing_simulation(case)
     if obstacle:
-        return refuse(case, device, release, obstacle)
-    settings = make_settings(case, device)
-    unlimited = replace(settings, limit=None)
-    run = partial(
-        simulate,
-        make_step_builder(case),
-        device,
-        release=release,
-        rank=find_fullest_rank(case) if case.ranks > 1 else 0,
-        ranks=case.ranks,
-    )
+        return refuse(case, device, obstacle)
     try:
-        simulation = run(settings=settings)
+        simulation = run_case(case, device, is_limited=True)
     except UnsupportedCompilation as error:
-        return refuse(case, device, release, str(error))
+        return refuse(case, device, str(error))
     except BoundedStep as error:
-        least = run(settings=unlimited, chooses_all=False, waits_for_streams=False)
-        most = run(settings=unlimited, chooses_all=True, waits_for_streams=True)
+        least = run_case(case, device, chooses_all=False, waits_for_streams=False)
+        most = run_case(case, device, chooses_all=True, waits_for_streams=True)
         answer = PlannerAnswer("not planned", str(error))
         add_bounds(answer, bound_by_extremes(least, most, error))
         return answer
     except OutOfMemory as error:
-        simulation = run(settings=unlimited)
+        simulation = run_case(case, device)
         reason = (
             f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
             f"{error.requested:,} bytes was refused"
@@ -173,6 +161,32 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Plann
         if case.workload == USER_MODEL and find_line(error, case.user_file):
             return PlannerAnswer("failed", describe_fault(error, case.user_file))
         raise
+    return describe_simulation(case, simulation)
+
+
+def run_case(case: Case, device: Device, is_limited: bool = False, **options: bool) -> Simulation:
+    """Simulate the fullest rank of a case by the release that runs.
+
+    Args:
+        case: The case, whose strategies also set the allocator.
+        device: The target device.
+        is_limited: Whether to raise OutOfMemory if the device's memory is not enough.
+        options: Of `simulate`.
+    """
+    settings = make_settings(case, device)
+    return simulate(
+        make_step_builder(case),
+        device,
+        settings=settings if is_limited else replace(settings, limit=None),
+        release=read_release(),
+        rank=find_fullest_rank(case) if case.ranks > 1 else 0,
+        ranks=case.ranks,
+        **options,
+    )
+
+
+def describe_simulation(case: Case, simulation: Simulation) -> PlannerAnswer:
+    """Return the sizes of a case that was simulated, and the lines that hold most at its peak."""
     parts = {
         "allocated": simulation.allocated,
         "reserved": simulation.reserved,
@@ -194,28 +208,19 @@ def simulate_case(case: Case, device: Device, release: tuple[int, int]) -> Plann
     )
 
 
-def refuse(case: Case, device: Device, release: tuple[int, int], obstacle: str) -> PlannerAnswer:
+def refuse(case: Case, device: Device, obstacle: str) -> PlannerAnswer:
     """Return why a case is not simulated, with what bounds its memory if a similar case can be."""
     answer = PlannerAnswer("not planned", obstacle)
     stand_in = find_stand_in(case)
     if stand_in is None or explain_missing_simulation(stand_in):
         return answer
-    run = partial(
-        simulate,
-        make_step_builder(stand_in),
-        device,
-        settings=replace(make_settings(stand_in, device), limit=None),
-        release=release,
-        rank=find_fullest_rank(stand_in) if stand_in.ranks > 1 else 0,
-        ranks=stand_in.ranks,
-    )
     largest: Simulation | None = None
     try:
-        simulation = run()
+        simulation = run_case(stand_in, device)
         if not simulation.watch.convolutions:
             largest = simulation
         elif not simulation.watch.convolutions[False] and is_without_pool(case):
-            largest = run(largest_workspaces=True)
+            largest = run_case(stand_in, device, largest_workspaces=True)
     except BoundedStep:
         return answer
     add_bounds(answer, bound_by(case, simulation, largest))

@@ -303,7 +303,8 @@ def simulate(
             for _ in range(steps):
                 watch.phase = "forward"
                 first_place = len(watch.allocator.trace)
-                between_steps = stats.allocated_peak = stats.allocated
+                between_steps = stats.allocated
+                stats.allocated_peak = between_steps  # of this step alone
                 step()
                 watch.end_step()
                 by_step.append(stats.allocated_peak)
