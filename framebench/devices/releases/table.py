@@ -45,22 +45,9 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
     versions = sorted({planned.framework_version for planned in predictions}, key=Version)
     rows = []
     for case, by_version in sorted(by_case.items()):
-        cells = []
-        sizes = []
-        # of the plans: a simulation of convolutions with cuDNN is not compared with one without
-        has_cudnn = set()
-        for version in versions:
-            release = by_version.get(version)
-            if release and release.peak_bytes:
-                sizes.append(release.peak_bytes)
-                has_cudnn.add(release.has_convolutions and "cudnn" in release.origin.versions)
-                cells.append(format_mib(release.peak_bytes))
-            else:
-                cells.append(release.outcome if release else "-")
-        change = "-"
-        if len(sizes) > 1 and len(has_cudnn) == 1:
-            change = f"{sizes[-1] / sizes[0] - 1:+.2%}"
-        rows.append((case, *cells, change))
+        cells = [describe_release(by_version.get(version)) for version in versions]
+        planned = [by_version[one] for one in versions if one in by_version]
+        rows.append((case, *cells, describe_change(planned)))
     caption = f"{CAPTIONS[framework]} Change: the newest that has a plan against the oldest."
     # a note says what a simulation of another release is made of; XLA's plan is the release's own
     if framework == "torch":
@@ -74,3 +61,26 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
         left=1,
         notes=tuple(group_by_reason(reasons)),
     )
+
+
+def describe_release(planned: Planned | None) -> str:
+    """Return the peak that a release planned for a case in MiB, or why there is none."""
+    if planned is None:
+        return "-"
+    return format_mib(planned.peak_bytes) if planned.peak_bytes else planned.outcome
+
+
+def describe_change(predictions: Sequence[Planned]) -> str:
+    """Return how the last of a case's peaks differs from the first, or a dash.
+
+    Simulations of convolutions with cuDNN are not compared with simulations without.
+    """
+    peaks = []
+    has_cudnn = set()
+    for planned in predictions:
+        if planned.peak_bytes:
+            peaks.append(planned.peak_bytes)
+            has_cudnn.add(planned.has_convolutions and "cudnn" in planned.origin.versions)
+    if len(peaks) < 2 or len(has_cudnn) > 1:
+        return "-"
+    return f"{peaks[-1] / peaks[0] - 1:+.2%}"

@@ -119,14 +119,18 @@ def describe_lack(interval: ErrorInterval, steps: Collection[str]) -> str:
 
 def describe_errors(predictions: Iterable[Planned]) -> str:
     """Return the error of each kind of prediction that is among these."""
-    answered = [planned for planned in predictions if planned.has_answer]
     steps_by_kind: dict[Kind, set[str]] = defaultdict(set)
-    for planned in answered:
-        steps_by_kind[planned.kind].add(find_step(Case.from_id(planned.case)))
+    is_over_ranks = False
+    for planned in predictions:
+        if planned.has_answer:
+            case = Case.from_id(planned.case)
+            steps_by_kind[planned.kind].add(find_step(case))
+            is_over_ranks |= case.ranks > 1
     errors = []
-    for kind, steps in sorted(steps_by_kind.items()):
-        lack = describe_lack(INTERVALS[kind], steps)
-        errors.append(f"{TITLES[kind]}: {INTERVALS[kind].describe()}{lack}")
-    if any(Case.from_id(planned.case).ranks > 1 for planned in answered):
+    for kind in sorted(steps_by_kind):
+        interval = INTERVALS[kind]
+        lack = describe_lack(interval, steps_by_kind[kind])
+        errors.append(f"{TITLES[kind]}: {interval.describe()}{lack}")
+    if is_over_ranks:
         errors.append(f"{NOT_PREDICTED[0]}: not predicted, not judged: 0 rows")
     return "; ".join(errors)

@@ -36,7 +36,8 @@ def choose_slice(device: Device, ranks: int) -> str:
     """
     kind, _, shape = device.topology.partition(":")
     third_axis = "x1" if shape.count("x") == 2 else ""
-    height, width = next((height, width) for height, width in SLICES if height * width >= ranks)
+    enough = [(height, width) for height, width in SLICES if height * width >= ranks]
+    height, width = enough[0]
     return f"{kind}:{height}x{width}{third_axis}"
 
 
