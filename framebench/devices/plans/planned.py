@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
+from packaging.version import Version
 from pydantic import Field, model_validator
 
 from framebench.devices.catalog import BY_NAME
@@ -190,10 +191,11 @@ def describe_workspaces(predictions: Iterable[Planned]) -> str:
         return ""
     if not releases:
         return "Workspaces of convolutions: none. "
+    newest = max(releases, key=Version)
     share = ""
     if len(releases) < count:
         share = f" in {len(releases)} of {count} simulations"
-    return f"Workspaces of convolutions: as cuDNN {max(releases)} answers without a GPU{share}. "
+    return f"Workspaces of convolutions: as cuDNN {newest} answers without a GPU{share}. "
 
 
 def describe_code(commits: Iterable[str | None]) -> str:

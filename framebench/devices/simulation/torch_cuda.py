@@ -313,22 +313,28 @@ class CudaAnswers:
         yield torch.cuda.memory, "_dump_snapshot", self._dump_snapshot
         yield torch.backends.cudnn, "is_available", self.is_available
         yield torch.backends.cudnn, "version", lambda: CUDNN
-        accelerator = getattr(torch, "accelerator", None)  # older releases do not have it
-        for name in OF_ACCELERATOR:
-            yield accelerator, name, getattr(self, name)
-        yield accelerator, "current_accelerator", find_accelerator
-        yield accelerator, "current_device_index", self.current_device
-        yield accelerator, "set_device_index", self.set_device
-        for name in ("empty_host_cache", "reset_accumulated_memory_stats", "synchronize"):
-            yield accelerator, name, do_nothing
-        yield accelerator, "device_index", GpuContext
-        why = "torch.cuda has the function that is simulated"
-        name = "get_device_capability"
-        yield accelerator, name, make_refusal(f"torch.accelerator.{name}", why)
-        why = MODES["reduce-overhead"]
-        yield accelerator, "Graph", make_refusal("torch.accelerator.Graph", why)
-        yield accelerator, "empty_cache", self.backend.empty_cache
-        yield accelerator, "get_memory_info", self.mem_get_info
+        # older releases do not have it
+        accelerator = getattr(torch, "accelerator", None)
+        for name, value in self.list_of_accelerator().items():
+            yield accelerator, name, value
+
+    def list_of_accelerator(self) -> dict[str, Any]:
+        """Return the value of each attribute of `torch.accelerator` that is replaced."""
+        idle = ("empty_host_cache", "reset_accumulated_memory_stats", "synchronize")
+        return {
+            **{name: getattr(self, name) for name in OF_ACCELERATOR},
+            **dict.fromkeys(idle, do_nothing),
+            "Graph": make_refusal("torch.accelerator.Graph", MODES["reduce-overhead"]),
+            "current_accelerator": find_accelerator,
+            "current_device_index": self.current_device,
+            "device_index": GpuContext,
+            "empty_cache": self.backend.empty_cache,
+            "get_device_capability": make_refusal(
+                "torch.accelerator.get_device_capability", "torch.cuda has one that is"
+            ),
+            "get_memory_info": self.mem_get_info,
+            "set_device_index": self.set_device,
+        }
 
 
 class NoContext:

@@ -274,8 +274,11 @@ def test_fine_tuning_is_sorted_by_what_each_choice_of_weights_needs(predict_need
     assert get_strategy(list_offers("advise", question, *GPU)[0]) == "lora"
     assert "PyTorch needs least with lora (trains" in framebench("advise", question, *GPU).stdout
 
+
+def test_fine_tuning_that_fits_nowhere_is_suggested_in_4_bits(predict_needs):
     predict_needs(need_by_strategy({}, otherwise=90 * GIB))
-    assert "examples/llama_qlora.py" in framebench("advise", question, *GPU).stderr
+    done = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
+    assert "examples/llama_qlora.py" in done.stderr
 
 
 def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict_needs):
@@ -354,6 +357,16 @@ def test_what_cudnn_chooses_is_noted_only_where_cudnn_computes(changes, is_noted
         assert "handles of libraries" in shown
     has_convolutions = is_noted and "attention" not in prediction.flags
     assert bool(describe_workspaces([prediction])) == has_convolutions
+
+
+def test_a_caption_names_the_newest_cudnn_that_was_asked():
+    predictions = []
+    for cudnn in ("9.9.0", "9.20.0"):
+        one = make_simulated("fp32", 1000)
+        origin = make_origin(versions={"cudnn": cudnn})
+        changes = {"flags": {CONVOLUTIONS: ASKED}, "origin": origin}
+        predictions.append(one.model_copy(update=changes))
+    assert "as cuDNN 9.20.0 answers" in describe_workspaces(predictions)
 
 
 @pytest.mark.parametrize(("gib", "is_tight"), [(34.5, True), (25, False)])
