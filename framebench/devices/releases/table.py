@@ -46,8 +46,8 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
     rows = []
     for case, by_version in sorted(by_case.items()):
         cells = [describe_release(by_version.get(version)) for version in versions]
-        planned = [by_version[one] for one in versions if one in by_version]
-        rows.append((case, *cells, describe_change(planned)))
+        in_order = [by_version[version] for version in versions if version in by_version]
+        rows.append((case, *cells, describe_change(in_order)))
     caption = f"{CAPTIONS[framework]} Change: the newest that has a plan against the oldest."
     # a note says what a simulation of another release is made of; XLA's plan is the release's own
     if framework == "torch":
