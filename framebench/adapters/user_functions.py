@@ -69,6 +69,8 @@ def unwrap_loss(value: Any) -> Any:
         for name in TOTALS:
             if value.get(name) is not None:
                 return value[name]
+        if is_loss(value.get("total")):  # and no number of samples, say
+            return value["total"]
     return value
 
 

@@ -192,6 +192,8 @@ def test_a_training_step_gets_the_whole_batch_as_written(returned, tmp_path):
         ((ONE, 2 * ONE), None),  # nobody can tell which
         ({"loss": ONE, "loss_box": ONE}, 1.0),
         ({"loss_box": ONE, "total_loss": 2 * ONE}, 2.0),
+        ({"depth": ONE, "total": 2 * ONE}, 2.0),
+        ({"loss": ONE, "total": 2 * ONE}, 1.0),
         (SimpleNamespace(loss=ONE, logits=ROWS), 1.0),
         (np.int64(3), None),
     ],
