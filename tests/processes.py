@@ -120,7 +120,7 @@ def run_inside(
     """
     environ = {
         **os.environ,
-        **environment.variables(),
+        **environment.list_variables(),
         "OMP_NUM_THREADS": "1",
         **(variables or {}),
         "PYTHONPATH": str(ROOT),
@@ -186,7 +186,7 @@ def select_import_variables(variables: dict[str, str], environment: Environment)
 
     These are not what every program has, what is ours, and what is read later.
     """
-    usual = (os.environ, environment.variables(), THREADS)
+    usual = (os.environ, environment.list_variables(), THREADS)
     later = ("FRAMEBENCH_", "PYTHONPATH", "CUDA_VISIBLE_DEVICES")
     if environment.framework != "jax":
         later += ("JAX_",)
@@ -237,7 +237,7 @@ def start_server(
     environment: Environment, first: tuple[tuple[str, str], ...]
 ) -> subprocess.Popen[str]:
     """Start a process that imports a framework, and runs the programs that it is sent."""
-    variables = {**os.environ, **environment.variables(), **THREADS, "PYTHONPATH": str(ROOT)}
+    variables = {**os.environ, **environment.list_variables(), **THREADS, "PYTHONPATH": str(ROOT)}
     server = subprocess.Popen(
         [str(environment.python), "-P", str(FRAMEWORK_SERVER), environment.framework],
         env=variables | dict(first),

@@ -81,7 +81,7 @@ def test_a_program_runs_after_one_that_failed(code, exit_code, last_line, tmp_pa
 
 def test_variables_that_an_import_reads_need_a_server_of_their_own():
     jax = environments.describe("jax")
-    usual = {**os.environ, **jax.variables(), **THREADS, "PYTHONPATH": "/any"}
+    usual = {**os.environ, **jax.list_variables(), **THREADS, "PYTHONPATH": "/any"}
     assert select_import_variables(usual, jax) == {}
     assert select_import_variables(usual | MALLOC_ENV, jax) == MALLOC_ENV
     assert select_import_variables(usual | {"JAX_PLATFORMS": "cpu"}, jax) == {

@@ -58,7 +58,7 @@ def run_program(
     """
     variables = {
         **os.environ,
-        **environment.variables(),
+        **environment.list_variables(),
         **MALLOC_ENV,
         "PYTHONPATH": import_path(None),
         "OMP_NUM_THREADS": "1",

@@ -138,7 +138,7 @@ def measure_missing(
     if untestable:
         say(untestable)
     title = f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks"
-    unfinished = Session.unfinished(results, provenance.name_code(), title)
+    unfinished = Session.find_unfinished(results, provenance.name_code(), title)
     interrupted = InterruptedRun(unfinished.id, blocks) if unfinished else None
     here = MachineResults(Results(results), provenance.read_machine_name())
     missing = find_missing(claims, here, size, interrupted)

@@ -79,7 +79,7 @@ def measure_all(
     """
     where = {}
     for case in cases:
-        where[case] = environments.of_case(case, ready.get(case.framework), say)
+        where[case] = environments.find_for_case(case, ready.get(case.framework), say)
     at_once = 1 if options.rounds else len(options.list_cores())
     progress = CaseProgress(cases, results, err, blocks, session.id, at_once=at_once)
     with progress as listener, measured.Run(session.id, options, results, listener) as run:

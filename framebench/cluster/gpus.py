@@ -115,7 +115,14 @@ def run_unit(
     """
     folder = results / NODES / gpu.folder
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "framebench.cli", *unit.arguments(), "--results", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "framebench.cli",
+        *unit.make_arguments(),
+        "--results",
+        str(folder),
+    ]
     with os.fdopen(open_to_append(folder / LOG), "ab") as log:
         process = CHILDREN.start(
             command,

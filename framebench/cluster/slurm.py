@@ -151,7 +151,7 @@ def submit(
     try:
         with executor.batch():
             for unit in units:
-                job = Job(unit.arguments(), unit.mark(code), jobs.results, unit.env)
+                job = Job(unit.make_arguments(), unit.mark(code), jobs.results, unit.env)
                 submitted[unit.mark(code)] = executor.submit(job)
     except REFUSED as error:
         raise SetupError(f"Slurm took no job: {error}") from None

@@ -81,6 +81,6 @@ def make_shell_line(unit: RunRequest, program: str, results: Path) -> str:
 
     The machines have the results folder in common, and each has a folder of its own in there.
     """
-    command = shlex.join([program, *unit.arguments()])
+    command = shlex.join([program, *unit.make_arguments()])
     nodes = shlex.quote(str(results / NODES))
     return f'{command} --results {nodes}/"$(hostname)"'

@@ -30,7 +30,7 @@ def check_machine(env: str | None = None) -> list[Finding]:
         findings += [check_environment(framework) for framework in FRAMEWORKS]
         pythons = {framework: environments.describe(framework).python for framework in FRAMEWORKS}
     else:
-        pythons = dict.fromkeys(FRAMEWORKS, installed.interpreter(env))
+        pythons = dict.fromkeys(FRAMEWORKS, installed.find_interpreter(env))
     for finding in cuda_check.check_gpu(pythons):
         findings.append(finding._replace(optional=True))
     return findings

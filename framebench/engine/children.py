@@ -79,7 +79,7 @@ class LogTail:
         if not self.thread.is_alive():
             self.pipe.close()
 
-    def text(self, lines: int | None = None) -> str:
+    def get_text(self, lines: int | None = None) -> str:
         """Return the last `lines` lines, or all that is in memory."""
         with self.lock:
             printed = self.last_bytes.decode(errors="replace")
@@ -266,7 +266,7 @@ def run_program(
         CHILDREN.end(process)
         for log in logs:
             log.close()
-    return Ended(process.returncode, printed.text(), errors.text())
+    return Ended(process.returncode, printed.get_text(), errors.get_text())
 
 
 def wait_for_program(
@@ -285,7 +285,7 @@ def wait_for_program(
         except subprocess.TimeoutExpired:
             if on_errors is None or left_s <= ERRORS_EVERY_S:
                 raise TimeoutError from None
-            on_errors(errors.text())
+            on_errors(errors.get_text())
 
 
 def kill_group(leader: int) -> None:

@@ -108,7 +108,7 @@ class Environment:
         """
         return bool(nvml.list_gpus()) and (self.installed or self.framework == "jittor")
 
-    def variables(self) -> dict[str, str]:
+    def list_variables(self) -> dict[str, str]:
         """Return the variables that must be set before the framework is imported."""
         variables = self.list_framework_variables()
         if not self.installed:
@@ -135,7 +135,7 @@ class Environment:
             return variables
         return {}
 
-    def scratch(self, folder: Path) -> dict[str, str]:
+    def list_scratch_variables(self, folder: Path) -> dict[str, str]:
         """Return the variables that point at a folder for what one case compiles.
 
         The process for the memory finds there what the one for the time compiled; the executable
@@ -214,7 +214,9 @@ def describe_folder(where: Path, framework: str, version: str, package: str) -> 
     return Environment(framework, version, where / "bin" / "python", home, package=package)
 
 
-def of_case(case: Case, usual: Environment | None = None, say: Say = lambda _: None) -> Environment:
+def find_for_case(
+    case: Case, usual: Environment | None = None, say: Say = lambda _: None
+) -> Environment:
     """Return the environment that has what the case needs.
 
     The environment is the `usual` one of its framework. A case that needs a further package has an
@@ -299,11 +301,11 @@ def install(environment: Environment, where: Path, say: Say, *choices: list[str]
     An interrupted build leaves nothing that could be mistaken for a whole one. Raises SetupError.
     """
     remove_unfinished(where)
-    shell(where, [sys.executable, "-m", "venv", str(where)], say)
+    run_setup(where, [sys.executable, "-m", "venv", str(where)], say)
     pip = [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile"]
     for number, arguments in enumerate(choices, 1):
         try:
-            shell(where, [*pip, *arguments], say)
+            run_setup(where, [*pip, *arguments], say)
         except SetupError:
             if number == len(choices):
                 raise
@@ -338,11 +340,11 @@ def compile_kernels(environment: Environment, strategies: list[str], say: Say) -
         f"compiling Jittor's kernels of {format_count(len(strategies), 'strategy', 'strategies')}, "
         "a minute or two each (once per machine)"
     )
-    shell(
+    run_setup(
         environment.folder,
         [str(environment.python), "-P", "-m", "framebench.worker.warmup", "jittor", *strategies],
         say,
-        environment.variables() | {"PYTHONPATH": import_path(), "nvcc_path": ""},
+        environment.list_variables() | {"PYTHONPATH": import_path(), "nvcc_path": ""},
     )
     append_lines(strategies, environment.folder / WARM)
 
@@ -382,15 +384,15 @@ def build_jittor(environment: Environment, folder: Path, say: Say) -> None:
     check = "import jittor as jt; assert jt.array([1, 2]).numpy().tolist() == [1, 2]"
     # an empty `nvcc_path` compiles only for the CPU: a worker compiles for CUDA later, so that the
     # reason of a failure lands in the record of its case
-    shell(
+    run_setup(
         folder,
         [str(environment.python), "-c", check],
         say,
-        environment.variables() | {"nvcc_path": ""},
+        environment.list_variables() | {"nvcc_path": ""},
     )
 
 
-def shell(
+def run_setup(
     where: Path, command: list[str], say: Say, variables: dict[str, str] | None = None
 ) -> None:
     """Run one set-up command with its output in a log, and say every ten seconds that it goes on.
@@ -541,7 +543,7 @@ def run_module(
     """
     process_variables = {
         **os.environ,
-        **environment.variables(),
+        **environment.list_variables(),
         **variables,
         "PYTHONPATH": import_path(variables.get("PYTHONPATH")),
     }

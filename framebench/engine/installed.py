@@ -54,7 +54,7 @@ sys.stdout.flush()
 """
 
 
-def interpreter(env: str) -> Path:
+def find_interpreter(env: str) -> Path:
     """Return the interpreter that `--env` names. Raises SetupError."""
     if env == INSTALLED:
         return Path(sys.executable)
@@ -124,7 +124,7 @@ def find_environments(
         return {
             framework: environments.ensure(framework, say=say) for framework in requested_in_order
         }
-    python = interpreter(env)
+    python = find_interpreter(env)
     available: dict[str, Environment] = {}
     missing = []
     for framework in requested_in_order:

@@ -37,7 +37,7 @@ class RunRequest:
             parts.append("beside torch")
         return " ".join([*parts, str(self.options)])
 
-    def arguments(self) -> list[str]:
+    def make_arguments(self) -> list[str]:
         """Return the command line, without program and results folder.
 
         Options that have their default are left out.
@@ -63,7 +63,7 @@ class RunRequest:
 
     def mark(self, code: str | None) -> str:
         """Return the name of the file that marks this request as done by this code."""
-        return Session("", code, self.named).path(Path(), "done").name
+        return Session("", code, self.named).find_file(Path(), "done").name
 
 
 def format_option(name: str, value: object) -> list[str]:

@@ -148,7 +148,7 @@ def make_worker_variables(
         "MKL_NUM_THREADS": threads,
         "OPENBLAS_NUM_THREADS": threads,
     }
-    variables.update(environment.variables())
+    variables.update(environment.list_variables())
     variables.update(case.support.env)
     if part == "memory":
         variables.update(MALLOC_ENV)
@@ -214,7 +214,7 @@ class MemoryProcess:
         scratch.mkdir(parents=True, exist_ok=True)
         case, environment = variant.case, variant.environment
         variables = make_worker_variables(environment, case, "memory", options)
-        variables.update(environment.scratch(scratch))
+        variables.update(environment.list_scratch_variables(scratch))
         task = options.make_task(case, part, extra=variant.extra)
         # the rise of the whole GPU's use is this process's only where no other one runs
         is_alone = len(options.list_cores()) == 1

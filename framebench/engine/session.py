@@ -78,20 +78,20 @@ class Session:
         """
         for leftover in results.glob(".*.tmp"):  # of a process that was killed as it wrote one
             leftover.unlink(missing_ok=True)
-        unfinished = cls.unfinished(results, code, selector)
+        unfinished = cls.find_unfinished(results, code, selector)
         if unfinished is not None:
             return unfinished
         session = cls(secrets.token_hex(6), code, selector)
-        store.write_atomically(json.dumps(asdict(session)), session.path(results))
+        store.write_atomically(json.dumps(asdict(session)), session.find_file(results))
         return session
 
     @classmethod
-    def unfinished(cls, results: Path, code: str | None, selector: str) -> Session | None:
+    def find_unfinished(cls, results: Path, code: str | None, selector: str) -> Session | None:
         """Return the session that an interrupted run of this code and selector left.
 
         Returns None if the run left no session, or one that cannot be read.
         """
-        file = cls("", code, selector).path(results)
+        file = cls("", code, selector).find_file(results)
         try:
             session = cls(**parse_json(store.read_bytes(file)))
         except (store.BadRecord, ValueError, TypeError):
@@ -99,7 +99,7 @@ class Session:
         is_id = isinstance(session.id, str) and ID.fullmatch(session.id)
         return session if is_id else None
 
-    def path(self, results: Path, state: str = "session") -> Path:
+    def find_file(self, results: Path, state: str = "session") -> Path:
         """Return the session's file, which other commands do not touch."""
         key = json.dumps([self.code, self.selector])
         return results / f".{state}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
@@ -119,5 +119,5 @@ class Session:
         Raises OSError if the file cannot be removed.
         """
         if keep:
-            os.replace(self.path(results), self.path(results, "done"))
-        self.path(results).unlink(missing_ok=True)
+            os.replace(self.find_file(results), self.find_file(results, "done"))
+        self.find_file(results).unlink(missing_ok=True)

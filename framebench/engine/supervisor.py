@@ -179,9 +179,9 @@ class Worker:
                 self.process.wait(max(0.0, deadline - time.monotonic()))
         finally:
             self.kill()
-        return self.outcome()
+        return self.read_outcome()
 
-    def outcome(self) -> Outcome:
+    def read_outcome(self) -> Outcome:
         """Kill the worker if it is still alive, and say what became of it.
 
         Raises SetupError if it crashed in an environment that is damaged, and OSError if it crashed
@@ -193,7 +193,7 @@ class Worker:
         if outcome.reason is not None:  # a record limits its length
             outcome.reason = outcome.reason[:LONGEST_REASON]
         if outcome.status == "crashed":
-            check_disks(f"{outcome.reason}\n{self.log.text()}", [self.environment.folder])
+            check_disks(f"{outcome.reason}\n{self.log.get_text()}", [self.environment.folder])
             damage = find_damage(self.environment)
             if damage:
                 raise SetupError(damage)
@@ -243,7 +243,7 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
     """
     if "result" in worker.final:
         return Outcome(answer=worker.final["result"])
-    log = worker.log.text(LOG_LINES)
+    log = worker.log.get_text(LOG_LINES)
     if "error" in worker.final:
         return classify_error(worker.final["error"], worker.phase, log)
     if worker.expired_s is not None:

@@ -76,7 +76,7 @@ class TimedProcess:
         case, environment = self.variant.case, self.variant.environment
         self.working_since = time.monotonic()
         variables = make_worker_variables(environment, case, "time", self.options)
-        variables.update(environment.scratch(self.scratch))
+        variables.update(environment.list_scratch_variables(self.scratch))
         self.options = runner.limit_time(case, self.options)
         options = self.options.adapt_to(environment)
         built_on = None
@@ -114,7 +114,7 @@ class TimedProcess:
         message = self.worker.receive(self.on_phase, min(limit_s, self.options.time_limit_s))
         if message is not None and name in message:
             return message
-        self.outcome = read_case_outcome(self.worker, self.worker.outcome())
+        self.outcome = read_case_outcome(self.worker, self.worker.read_outcome())
         return None
 
     def turn(self, number: int, block_began: float) -> None:

@@ -75,7 +75,7 @@ def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutco
     started = time.monotonic()
     variables = {
         **runner.make_worker_variables(variant.environment, variant.case, part, run.options),
-        **variant.environment.scratch(scratch),
+        **variant.environment.list_scratch_variables(scratch),
         "TMPDIR": str(scratch),  # PyTorch's launcher leaves a folder there
     }
     task = replace(run.options.make_task(variant.case, part), core=None)

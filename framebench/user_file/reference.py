@@ -304,7 +304,7 @@ def observe_perturbed_baseline(
     for perturbation in (FINE, COARSE):
         observed[perturbation] = []
         for seed in range(RUNS):
-            perturbed = PerturbedCase.of_case(case, seed, perturbation)
+            perturbed = PerturbedCase.perturb(case, seed, perturbation)
             _, moved = make_first_steps(reset_adapter(adapter, perturbed))
             observed[perturbation].append(moved)
     return observed

@@ -164,7 +164,7 @@ def run_baseline(
     with tempfile.TemporaryDirectory(prefix="framebench-") as folder:
         scratch = Path(folder)
         variables = runner.make_worker_variables(environment, case, "time", options)
-        variables |= environment.scratch(scratch)
+        variables |= environment.list_scratch_variables(scratch)
         orders: dict[str, object] = {"case": case.id}
         program = "framebench.user_file.reference"
         worker = Worker(environment, program, orders, variables)

@@ -236,7 +236,7 @@ def list_errors(
     for name, value in observed.values.items():
         error = compute_relative_error(value, reference.values[name])
         if tolerances:
-            tolerance = tolerances.of_value(name)
+            tolerance = tolerances.get_for_value(name)
         errors.append(TensorError(name, error, tolerance))
     for kind, summaries in observed.tensors.items():
         expected = reference.tensors.get(kind, {})
@@ -245,7 +245,7 @@ def list_errors(
                 continue
             error = measure_max_error(summary, expected[name])
             if tolerances:
-                tolerance = tolerances.of_tensor(kind, name)
+                tolerance = tolerances.get_for_tensor(kind, name)
             errors.append(TensorError(f"{kind} of {name}", error, tolerance))
     return errors
 

@@ -88,11 +88,11 @@ class Tolerances:
     least: float = 0.0  # the perturbation: no tolerance is below it
     by_family: bool = True  # the tensors of a family are one group; else each is its own
 
-    def of_value(self, name: str) -> float:
+    def get_for_value(self, name: str) -> float:
         """Return the tolerance of a loss or a norm."""
         return self.values[name]
 
-    def of_tensor(self, kind: str, name: str) -> float:
+    def get_for_tensor(self, kind: str, name: str) -> float:
         """Return the tolerance of a tensor's norm and of its projections."""
         group = name_family(name) if self.by_family else name
         tolerances = self.tensors[kind]
@@ -109,7 +109,7 @@ class PerturbedCase(Case):
     perturbation: float = 0.0
 
     @classmethod
-    def of_case(cls, case: Case, seed: int, perturbation: float) -> PerturbedCase:
+    def perturb(cls, case: Case, seed: int, perturbation: float) -> PerturbedCase:
         """Copy a case, with the perturbation that its weights get."""
         parts = {part.name: getattr(case, part.name) for part in fields(Case)}
         return cls(**parts, seed=seed, perturbation=perturbation)
@@ -228,7 +228,7 @@ def observe_perturbed(
 ) -> tuple[list[float], Observed]:
     """Make the first steps from perturbed weights, in the step as it was compiled."""
     case = adapter.case
-    adapter.case = PerturbedCase.of_case(case, seed, perturbation)
+    adapter.case = PerturbedCase.perturb(case, seed, perturbation)
     try:
         restart(adapter)
         return make_first_steps(adapter)
@@ -238,7 +238,7 @@ def observe_perturbed(
 
 def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
     """Make the first steps from perturbed weights in another adapter, which is freed afterwards."""
-    other = adapters.load(PerturbedCase.of_case(adapter.case, 0, perturbation))
+    other = adapters.load(PerturbedCase.perturb(adapter.case, 0, perturbation))
     other.float64 = adapter.float64
     other.deterministic = adapter.deterministic
     other.build()

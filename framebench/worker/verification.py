@@ -186,7 +186,7 @@ def compare(
         golden[name] = reference.values[name]
         error = compute_relative_error(value, golden[name])
         relative_error[name] = error
-        allowed[name] = tolerances.of_value(name)
+        allowed[name] = tolerances.get_for_value(name)
         margins.append(error / allowed[name])
     comparisons = {}
     for kind, summaries in observed.tensors.items():
@@ -293,7 +293,7 @@ def compute_allowed_error(
     mean in batch norm is 1e-8 in float32 and 1e-4 in bfloat16, and both are right. The error of
     such a tensor may also be as large as is allowed for a tensor of the usual size.
     """
-    tolerance = tolerances.of_tensor(kind, name)
+    tolerance = tolerances.get_for_tensor(kind, name)
     norm = expected[name][NORM]
     if tolerance <= NO_SIZE or not norm:
         return tolerance
@@ -563,7 +563,7 @@ def describe_unrepeated(
         return ""
     for _ in range(verified, updates_before):
         make_timed_step(adapter)
-    return describe_other_losses(adapter, losses, tolerances.of_value(f"loss_{LOSS_STEPS}"))
+    return describe_other_losses(adapter, losses, tolerances.get_for_value(f"loss_{LOSS_STEPS}"))
 
 
 def describe_other_outputs(adapter: Adapter) -> str:

@@ -154,7 +154,7 @@ def interpreter(framework: str, python: str) -> Environment:
 
 def plain_loop(file: Path, framework: str, scenario: str, python: str) -> dict[str, Any]:
     """Raises RuntimeError."""
-    variables = MALLOC_ENV | interpreter(framework, python).variables()
+    variables = MALLOC_ENV | interpreter(framework, python).list_variables()
     if framework == "jittor":
         variables |= {"LD_PRELOAD": counter()}
     said = printed(

@@ -74,7 +74,7 @@ def test_other_errors_on_a_gpu_are_crashes(entry):
 def test_jittor_is_given_a_cuda_compiler_only_for_a_gpu(gpus, variable, expected, monkeypatch):
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=gpus))
     monkeypatch.setenv("nvcc_path", variable)
-    assert environments.describe("jittor").variables()["nvcc_path"] == expected
+    assert environments.describe("jittor").list_variables()["nvcc_path"] == expected
 
 
 def test_jittor_gets_the_compiler_with_cudas_libraries(monkeypatch, tmp_path):
@@ -91,9 +91,9 @@ def test_jittor_gets_the_compiler_with_cudas_libraries(monkeypatch, tmp_path):
     monkeypatch.setattr(environments.shutil, "which", Mock(return_value=str(script)))
     monkeypatch.setattr(environments, "USUAL_NVCC", compiler)
     jittor = environments.describe("jittor")
-    assert jittor.variables()["nvcc_path"] == str(script)
+    assert jittor.list_variables()["nvcc_path"] == str(script)
     library.touch()
-    assert jittor.variables()["nvcc_path"] == str(compiler)
+    assert jittor.list_variables()["nvcc_path"] == str(compiler)
 
 
 def test_missing_requirements_of_cuda_are_named(environment, monkeypatch):

@@ -75,7 +75,7 @@ def test_a_unit_command_keeps_all_options(monkeypatch, results):
     units = make_units(EVERYTHING, cases)
 
     for unit in units:
-        framebench(*unit.arguments(), results=results, code=0)
+        framebench(*unit.make_arguments(), results=results, code=0)
 
     assert measured == units
     assert len({unit.named for unit in units}) == len(units)

@@ -253,7 +253,7 @@ def test_leftovers_of_a_killed_set_up_end_before_the_next_build(monkeypatch):
         leftover.wait(120)  # it ends before anything is installed
         where.mkdir(parents=True, exist_ok=True)
 
-    monkeypatch.setattr(environments, "shell", install_nothing)
+    monkeypatch.setattr(environments, "run_setup", install_nothing)
     try:
         environments.ensure("torch")
         assert leftover.poll() is not None
@@ -274,7 +274,7 @@ def start_process_of_build(where: Path) -> subprocess.Popen[bytes]:
 def test_kernels_are_compiled_of_the_selected_cases_alone_and_once(tmp_path, monkeypatch):
     environment = Environment("jittor", "1.3", tmp_path / "bin/python", tmp_path / "home")
     run_setup = Mock()
-    monkeypatch.setattr(environments, "shell", run_setup)
+    monkeypatch.setattr(environments, "run_setup", run_setup)
     fp32 = Case.from_id("transformer/jittor/train/fp32/b4/tiny")
     checkpoint = replace(fp32, strategy="checkpoint")
     environments.warm(environment, [fp32, replace(fp32, framework="torch")])
@@ -290,14 +290,14 @@ def test_each_environment_has_a_log_of_its_own(tmp_path):
     names = ("torch-2.13.0-abc", "torch-2.13.1-abc", "torch-2.13.0-judge-abc")
     for name in names:
         with pytest.raises(SetupError, match=name) as raised:
-            environments.shell(tmp_path / name, ["sh", "-c", f"echo {name}; exit 1"], print)
+            environments.run_setup(tmp_path / name, ["sh", "-c", f"echo {name}; exit 1"], print)
         assert sum(other in str(raised.value).split("\n", 1)[1] for other in names) == 1
 
 
 def test_a_build_on_a_full_disk_says_so(tmp_path):
     """The log lies on that disk, too, and lacks the reason."""
     with small_disk(tmp_path / "disk", "size=16k") as disk, pytest.raises(SetupError) as raised:
-        environments.shell(disk / "torch", ["dd", "if=/dev/zero", f"of={disk}/x"], ignore)
+        environments.run_setup(disk / "torch", ["dd", "if=/dev/zero", f"of={disk}/x"], ignore)
     assert str(raised.value).startswith(
         f"dd ended with exit code 1; only 0 MiB are free in {disk}; the end of {disk}/torch.log:"
     )

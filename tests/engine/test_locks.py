@@ -96,7 +96,7 @@ def test_kernels_that_another_process_compiles_are_waited_for_and_not_compiled_a
     environment = Environment("jittor", "1.3.11.0", tmp_path / "jittor" / "bin" / "python")
     environment.folder.mkdir()
     compile_kernels = Mock()
-    monkeypatch.setattr(environments, "shell", compile_kernels)
+    monkeypatch.setattr(environments, "run_setup", compile_kernels)
     case = Case.from_id("transformer/jittor/train/fp32/b4/tiny")
     is_said = threading.Event()
     messages = []

@@ -114,7 +114,7 @@ def test_another_session_leaves_an_unfinished_one_alone(results, code, selector)
 )
 def test_a_malformed_session_file_starts_a_new_session(results, content):
     results.mkdir()
-    Session("", "abc", "quick").path(results).write_bytes(content)
+    Session("", "abc", "quick").find_file(results).write_bytes(content)
     opened = Session.open(results, "abc", "quick")
     assert re.fullmatch("[0-9a-f]{12}", opened.id)
     assert Session.open(results, "abc", "quick") == opened
@@ -139,7 +139,7 @@ def test_a_kill_as_a_session_begins_or_ends_leaves_nothing_behind(results, tmp_p
         if was_killed and begun.exists():
             assert session.id == begun.read_text(), "what has begun goes on"
             resumed += 1
-        assert list(results.iterdir()) == [session.path(results)]
+        assert list(results.iterdir()) == [session.find_file(results)]
         session.close(results)
         if not was_killed:
             break

@@ -140,7 +140,10 @@ class Trial:
         """Run a worker from the copied sources, with these orders on its standard input."""
         environment = environments.describe(case.framework)
         # read when a framework is imported; compiled programs stay for the next run
-        at_import = {**UNCACHED, **environment.scratch(environments.cache() / "tests")}
+        at_import = {
+            **UNCACHED,
+            **environment.list_scratch_variables(environments.cache() / "tests"),
+        }
         variables = {
             **os.environ,
             **make_worker_variables(environment, case, "time", DEFAULT_OPTIONS),

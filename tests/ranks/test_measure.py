@@ -59,7 +59,7 @@ def list_shapes(case: Case) -> list[tuple[int, ...]]:
 def measure_case(case: Case, folder: Path) -> Record:
     """Measure a case once for all tests of this process."""
     with Run("session", Options(), folder) as run:
-        return measure.measure(case, environments.of_case(case), run)
+        return measure.measure(case, environments.find_for_case(case), run)
 
 
 @pytest.fixture(scope="session")
@@ -139,7 +139,7 @@ def test_processes_are_given_a_coordinator_address():
 def test_an_undone_sharding_is_not_proven(name, tmp_path):
     """The step stays right without the sharding, so only the proof can tell."""
     case = parse(f"transformer/{name}/b4x2/tiny")
-    environment = environments.of_case(case)
+    environment = environments.find_for_case(case)
     command = [str(environment.python)]
     if case.framework == "torch":
         command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -147,7 +147,7 @@ def test_an_undone_sharding_is_not_proven(name, tmp_path):
     # the usual worker, but it takes the sharding out first
     command += ["-m", "tests.engine.undivided", json.dumps(orders)]
     variables = {
-        **environment.variables(),
+        **environment.list_variables(),
         **case.support.env,
         "PYTHONPATH": str(provenance.ROOT),
         "OMP_NUM_THREADS": "1",
@@ -169,7 +169,9 @@ def test_deepspeeds_own_estimates_are_the_formulas():
     case = parse("transformer/torch/train/deepspeed_zero3/b4x2/tiny")
     stage_2 = FORMULAS["estimate_zero2_model_states_mem_needs"]
     stage_3 = FORMULAS["estimate_zero3_model_states_mem_needs"]
-    estimates = run_inside(environments.of_case(case), ESTIMATED, variables=dict(case.support.env))
+    estimates = run_inside(
+        environments.find_for_case(case), ESTIMATED, variables=dict(case.support.env)
+    )
     assert estimates == [one.at(1_000_000, 8, 30_000) for one in (stage_2, stage_3)]
 
 

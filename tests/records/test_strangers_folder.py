@@ -201,7 +201,7 @@ def test_a_link_in_place_of_a_session_is_not_followed(tmp_path):
     victim.write_text("precious")
     results = tmp_path / "results"
     results.mkdir()
-    link = Session("", "code", "selector").path(results)
+    link = Session("", "code", "selector").find_file(results)
     link.symlink_to(victim)
     session = Session.open(results, "code", "selector")
     assert victim.read_text() == "precious"

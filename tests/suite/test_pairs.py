@@ -46,7 +46,7 @@ def verify_cases(environment: Environment, cases: list[Case]) -> dict[str, dict[
     # PyTorch's cache of traced graphs forgets which attention kernels are allowed
     # (pytorch/pytorch#185449): `compile` undid `compile+sdpa_math` after it
     variables = {"TORCHINDUCTOR_AUTOGRAD_CACHE": "0", "OMP_NUM_THREADS": "1"}
-    variables |= environment.variables() | get_compilation_caches() | cases[0].support.env
+    variables |= environment.list_variables() | get_compilation_caches() | cases[0].support.env
     found = {}
     for start in range(0, len(cases), AT_ONCE):
         ids = [case.id for case in cases[start : start + AT_ONCE]]

@@ -155,12 +155,12 @@ def test_a_try_that_is_killed_as_it_ends_has_saved_its_peaks_or_goes_on(tmp_path
         was_killed = is_killed_at_call(
             number, results, command.end_session, session, results, peaks, file
         )
-        if Session.unfinished(results, "code", "try") is None:
+        if Session.find_unfinished(results, "code", "try") is None:
             assert saved.read_saved(file) == peaks
         if not was_killed:
             break
     assert number > 2, "the file was written, and the session removed"
-    assert Session.unfinished(results, "code", "try") is None
+    assert Session.find_unfinished(results, "code", "try") is None
 
 
 def test_peaks_are_drawn_without_times():

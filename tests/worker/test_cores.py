@@ -63,7 +63,7 @@ def test_each_stage_of_a_worker_runs_on_its_core():
     log.pid = worker.process.pid
 
     message = worker.receive(log.on_phase, 120)
-    assert message is not None, worker.outcome()
+    assert message is not None, worker.read_outcome()
     assert "ready" in message, message
     assert log.by_phase["build"] == {frozenset({other})}
 

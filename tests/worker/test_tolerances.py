@@ -41,8 +41,8 @@ def test_a_tolerance_is_a_multiple_of_the_largest_response():
         observe_gradients({"loss_0": 2.0}, weight=0.98),
     ]
     derived = derive_tolerances(plain, moved, LEAST_TOLERANCE)
-    assert derived.of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.02)
-    assert derived.of_value("loss_0") == LEAST_TOLERANCE
+    assert derived.get_for_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.02)
+    assert derived.get_for_value("loss_0") == LEAST_TOLERANCE
 
 
 def test_the_same_weight_of_each_block_shares_its_tolerance():
@@ -50,16 +50,16 @@ def test_the_same_weight_of_each_block_shares_its_tolerance():
     moved = observe_gradients({}, **{"blocks.0.bias": 1.0, "blocks.1.bias": 1.01, "head": 1.0})
     derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE)
     own = derive_tolerances(plain, [moved], LEAST_TOLERANCE, by_family=False)
-    assert derived.of_tensor("gradient", "blocks.0.bias") == pytest.approx(FACTOR * 0.01)
-    assert own.of_tensor("gradient", "blocks.0.bias") == LEAST_TOLERANCE
-    assert own.of_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
+    assert derived.get_for_tensor("gradient", "blocks.0.bias") == pytest.approx(FACTOR * 0.01)
+    assert own.get_for_tensor("gradient", "blocks.0.bias") == LEAST_TOLERANCE
+    assert own.get_for_tensor("gradient", "blocks.1.bias") == pytest.approx(FACTOR * 0.01)
 
 
 def test_an_unmoved_tensor_has_the_tolerance_of_its_kind():
     plain = observe_gradients({}, first=1.0, second=1.0, lucky=1.0)
     moved = observe_gradients({}, first=1.03, second=1.02, lucky=1.0)
     derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE)
-    assert derived.of_tensor("gradient", "lucky") == pytest.approx(FACTOR * 0.02)
+    assert derived.get_for_tensor("gradient", "lucky") == pytest.approx(FACTOR * 0.02)
 
 
 @pytest.mark.parametrize("by", ["name", "size"])
@@ -72,8 +72,8 @@ def test_a_gradient_that_is_only_rounding_does_not_count_for_its_family(by):
     moved = observe_gradients({}, **{"0.bias": 2e-9, "3.bias": 1.01, "3.weight": 1.01})
     left_out = {"0.bias"} if by == "name" else list_negligible(plain.tensors)
     derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE, left_out=left_out)
-    assert derived.of_tensor("gradient", "3.bias") == pytest.approx(FACTOR * 0.01)
-    assert derived.of_tensor("gradient", "3.weight") == pytest.approx(FACTOR * 0.01)
+    assert derived.get_for_tensor("gradient", "3.bias") == pytest.approx(FACTOR * 0.01)
+    assert derived.get_for_tensor("gradient", "3.weight") == pytest.approx(FACTOR * 0.01)
 
 
 class PerturbedSteps:
@@ -110,28 +110,36 @@ def test_more_repetitions_widen_the_tolerances(step_s, repetitions, monkeypatch)
     steps = PerturbedSteps(step_s, moves_at=5, monkeypatch=monkeypatch)
     first = tolerances.observe_steps(steps.adapter)
     assert steps.seeds == list(range(repetitions))
-    assert first.tolerances.of_value("loss_0") == PERTURBATION["fp32"]
+    assert first.tolerances.get_for_value("loss_0") == PERTURBATION["fp32"]
 
     more = tolerances.observe_more(steps.adapter, first)
     assert steps.seeds == list(range(RUNS_BEFORE_WRONG))
     assert len(more.seconds) == RUNS_BEFORE_WRONG + 2, "of all steps, the first of which compiles"
-    assert more.tolerances.of_value("loss_0") == pytest.approx(FACTOR * 0.05)
-    assert more.tolerances.of_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.05)
+    assert more.tolerances.get_for_value("loss_0") == pytest.approx(FACTOR * 0.05)
+    assert more.tolerances.get_for_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.05)
 
 
 def test_losses_share_their_tolerance_and_a_norm_has_its_own():
     plain = observe_gradients({"loss_0": 1.0, "loss_1": 1.0, "grad_norm": 1.0})
     moved = observe_gradients({"loss_0": 1.0, "loss_1": 1.001, "grad_norm": 1.01})
     derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE)
-    assert derived.of_value("loss_0") == derived.of_value("loss_1") == pytest.approx(FACTOR * 0.001)
-    assert derived.of_value("grad_norm") == pytest.approx(FACTOR * 0.01)
+    assert (
+        derived.get_for_value("loss_0")
+        == derived.get_for_value("loss_1")
+        == pytest.approx(FACTOR * 0.001)
+    )
+    assert derived.get_for_value("grad_norm") == pytest.approx(FACTOR * 0.01)
 
 
 def test_infinite_responses_explain_nothing():
     plain = observe_gradients({"loss_0": 1.0}, weight=1.0)
     broken = observe_gradients({"loss_0": float("nan")}, weight=float("inf"))
     derived = derive_tolerances(plain, [broken], LEAST_TOLERANCE)
-    assert derived.of_value("loss_0") == derived.of_tensor("gradient", "weight") == LEAST_TOLERANCE
+    assert (
+        derived.get_for_value("loss_0")
+        == derived.get_for_tensor("gradient", "weight")
+        == LEAST_TOLERANCE
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +149,7 @@ def test_infinite_responses_explain_nothing():
 )
 def test_weights_are_off_by_uniform_shares_up_to_the_perturbation(perturbation, roundoff):
     plain = CASE.weights
-    perturbed = PerturbedCase.of_case(CASE, 0, perturbation).weights
+    perturbed = PerturbedCase.perturb(CASE, 0, perturbation).weights
     assert plain.keys() == perturbed.keys()
     shares_by_weight = []
     for name, weight in plain.items():
@@ -158,7 +166,7 @@ def test_weights_are_off_by_uniform_shares_up_to_the_perturbation(perturbation, 
 def test_another_seed_perturbs_differently():
 
     def perturb(seed):
-        return PerturbedCase.of_case(CASE, seed, 2.0**-14).weights["wte.weight"]
+        return PerturbedCase.perturb(CASE, seed, 2.0**-14).weights["wte.weight"]
 
     one, same, other = perturb(0), perturb(0), perturb(1)
     assert np.array_equal(one, same)

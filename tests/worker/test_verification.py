@@ -380,7 +380,7 @@ def test_a_tensor_of_rounding_errors_alone_must_only_not_be_zero():
     reversed_sign = observe(norm, *[-number for number in projections])
     wide = derive_tolerances(right, [observe(2 * norm, *projections)], ALLOWED)
 
-    assert wide.of_tensor("gradient", name) > 1
+    assert wide.get_for_tensor("gradient", name) > 1
     assert not verify(make_adapter(TRAIN), zero, wide).passed
     assert verify(make_adapter(TRAIN), reversed_sign, wide).passed
 

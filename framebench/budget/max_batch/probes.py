@@ -44,7 +44,7 @@ def run_order(
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
         variables = runner.make_worker_variables(environment, case, "memory", options)
         # what it writes is gone with it, however it ends
-        variables |= environment.scratch(Path(scratch))
+        variables |= environment.list_scratch_variables(Path(scratch))
         worker = Worker(environment, "framebench.budget.max_batch.worker", vars(order), variables)
         ended = worker.end(progress, options.time_limit_s)
     # outside of the limit a signal is a bug, and no lack of memory

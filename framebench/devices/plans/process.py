@@ -64,7 +64,7 @@ def list_variables(environment: Environment) -> dict[str, str]:
     names others: PyTorch in any environment can ask them.
     """
     variables = {name: value for name, value in os.environ.items() if name not in FLAGS}
-    variables |= environment.variables() | WITHOUT_DEVICE
+    variables |= environment.list_variables() | WITHOUT_DEVICE
     variables["PYTHONPATH"] = environments.import_path()
     with_cudnn = environments.describe("torch", package=WITH_CUDNN)
     if cudnn.FOLDER_VARIABLE not in os.environ and environments.is_built(with_cudnn):
@@ -140,7 +140,7 @@ class Server:
         CHILDREN.end(self.process)
         self.process.stdout.close()
         self.errors.close()
-        self.reason = describe_end(self.process.returncode, self.errors.text())
+        self.reason = describe_end(self.process.returncode, self.errors.get_text())
         return self.reason
 
 

@@ -216,7 +216,9 @@ def test_without_cudnn_it_is_said_what_is_missing(tmp_path: Path) -> None:
 
 def run(environment: Environment, *arguments: str) -> subprocess.CompletedProcess[str]:
     variables = (
-        os.environ | environment.variables() | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+        os.environ
+        | environment.list_variables()
+        | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     )
     command = [str(environment.python), "-P", *arguments]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from framebench.cli import __main__ as cli
-from framebench.engine.environments import shell
+from framebench.engine.environments import run_setup
 
 # a test run in the background may have been started with these ignored
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -23,7 +23,7 @@ time.sleep(600)
 
 def set_up():
     folder, started = sys.argv[1:]
-    shell(Path(folder), [sys.executable, "-c", PIP, started], print)
+    run_setup(Path(folder), [sys.executable, "-c", PIP, started], print)
 
 
 cli.run_command_line = set_up
