@@ -95,20 +95,28 @@ class GraphArrays(StorageTracker):
             if variable is None or read_number(node) in numbers_in_python:
                 continue
             address = variable["address"]
-            if int(address, 16) == 0 or address in arrays:  # 0: it has no memory yet
-                continue
-            maker = find_operator(nodes, graph.inputs[place])
-            user = find_operator(nodes, graph.outputs[place])
-            shape = [int(number) for number in variable["shape"].split(",") if number]
-            dtype = variable["dtype"]
-            what = f"{dtype}{shape}"  # such as `float32[4, 8]`
-            if maker:
-                what += f" of {maker}"
-            elif user:
-                what += f" for {user}"
-            size = math.prod(shape) * WIDTHS.get(dtype, 4)
-            arrays[address] = LiveStorage(what, "the graph of operations", size)
+            has_memory = int(address, 16) != 0
+            if has_memory and address not in arrays:
+                maker = find_operator(nodes, graph.inputs[place])
+                user = find_operator(nodes, graph.outputs[place])
+                arrays[address] = describe_array(variable, maker, user)
         return list(arrays.values())
+
+
+def describe_array(variable: re.Match[str], maker: str, user: str) -> LiveStorage:
+    """Return the memory of a variable that `VARIABLE` matched.
+
+    `maker` and `user` are the operators that made it and that wait for it, empty if there is none.
+    """
+    dtype = variable["dtype"]
+    shape = [int(number) for number in variable["shape"].split(",") if number]
+    what = f"{dtype}{shape}"  # such as `float32[4, 8]`
+    if maker:
+        what += f" of {maker}"
+    elif user:
+        what += f" for {user}"
+    size = math.prod(shape) * WIDTHS.get(dtype, 4)
+    return LiveStorage(what, "the graph of operations", size)
 
 
 def read_number(node: str) -> str:

@@ -95,10 +95,7 @@ class Tolerances:
     def get_for_tensor(self, kind: str, name: str) -> float:
         """Return the tolerance of a tensor's norm and of its projections."""
         group = name_family(name) if self.by_family else name
-        tolerances = self.tensors[kind]
-        if group not in tolerances:
-            return self.usual[kind]
-        return tolerances[group]
+        return self.tensors[kind].get(group, self.usual[kind])
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def classify_end(error: dict[str, Any] | None, printed: str = "") -> Outcome:
     child = SimpleNamespace(
         phase="import",
         final={"error": error} if error else {},
-        log=SimpleNamespace(text=Mock(return_value=printed)),
+        log=SimpleNamespace(get_text=Mock(return_value=printed)),
         process=SimpleNamespace(returncode=1),
         expired_s=None,
     )
