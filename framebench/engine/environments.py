@@ -503,7 +503,7 @@ def find_changed_file(listing: Path) -> str | None:
 
 
 @cache_result
-def _our_folder() -> Path:
+def find_import_folder() -> Path:
     """Return a folder from which only `framebench` can be imported.
 
     What lies next to it in a checkout, or is installed next to it, must not reach a framework's
@@ -524,7 +524,7 @@ def import_path(more: str | None = None) -> str:
 
     Raises OSError.
     """
-    return f"{_our_folder()}{os.pathsep}{more}" if more else str(_our_folder())
+    return os.pathsep.join(filter(None, [str(find_import_folder()), more]))
 
 
 def run_module(

@@ -392,7 +392,7 @@ def answer(carry_out: CarryOut) -> int:
         return 1
     except (Exception, SystemExit) as error:
         emit({"error": describe_failure(error)})
-        traceback.print_exception(_cause_of(error))
+        traceback.print_exception(find_cause(error))
         return 1
     return 0
 
@@ -423,23 +423,23 @@ def read_orders() -> Iterator[Command]:
 
 def describe_failure(error: BaseException) -> Failure:
     """Return an error as the message that the parent gets."""
-    cause = _cause_of(error)
+    cause = find_cause(error)
     return {
         "type": type(cause).__name__,
         "message": str(cause)[:LONGEST_MESSAGE],
         "oom": error.oom if isinstance(error, WorkerError) else isinstance(error, MemoryError),
-        "blamed": _find_blame(cause)[:LONGEST_MESSAGE],
+        "blamed": find_blame(cause)[:LONGEST_MESSAGE],
         "no_device": isinstance(cause, NoDevice | DoesNotApply | IncompatibleStrategies),
         "over_budget": isinstance(cause, OverBudget),
     }
 
 
-def _cause_of(error: BaseException) -> BaseException:
+def find_cause(error: BaseException) -> BaseException:
     """Return the error that the framework raised."""
     return error.cause if isinstance(error, WorkerError) else error
 
 
-def _find_blame(error: BaseException) -> str:
+def find_blame(error: BaseException) -> str:
     """Return where in the user's file an error came from, or "" if it came from elsewhere."""
     if isinstance(error, Fault):
         return str(error)
