@@ -15,7 +15,7 @@ from framebench.suite.case import Case
 
 def load(case: Case) -> Adapter:
     """Import the case's framework, and return the adapter."""
-    adapter: Adapter = import_package(case).ADAPTER(case, find_switches(case))
+    adapter: Adapter = import_framework(case).ADAPTER(case, find_switches(case))
     return adapter
 
 
@@ -25,7 +25,7 @@ def load_frozen(case: Case) -> Adapter:
     Python's collector then need not look through them. Objects that the case makes, or that a
     user's file imports, are not frozen.
     """
-    package = import_package(case)
+    package = import_framework(case)
     if hasattr(package, "import_the_rest"):
         package.import_the_rest()
     if not gc.get_freeze_count():
@@ -35,14 +35,14 @@ def load_frozen(case: Case) -> Adapter:
     return load(case)
 
 
-def import_package(case: Case) -> ModuleType:
+def import_framework(case: Case) -> ModuleType:
     """Import the package of the case's framework, and so the framework."""
     return importlib.import_module(f"framebench.adapters.{case.framework}")
 
 
 def find_switches(case: Case) -> dict[str, Switch]:
     """Return the switches that the case can need, by the name in a row's `switch`."""
-    package = import_package(case)
+    package = import_framework(case)
     switches: dict[str, Switch] = package.SWITCHES
     if case.ranks == 1:
         return switches

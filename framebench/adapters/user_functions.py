@@ -25,6 +25,8 @@ from framebench.suite.trees import (
 )
 from framebench.suite.user_file import Fault, list_definitions, load_file
 
+FLOAT32_BYTES = 4
+LONGEST_PERIOD = 32  # the most steps that are made until an optimizer changes the weights
 STEP = "step(model, batch, optimizer)"
 STEP_ARGUMENTS = 3
 TOTALS = ("loss", "total_loss", "loss_total")  # keys of the loss among others that are logged

@@ -14,13 +14,14 @@ import numpy as np
 
 from framebench.adapters.base import Adapter, Batch
 from framebench.models.user_facts import MissingGradients
+from framebench.models.user_model import FULL_PRECISIONS
 from framebench.suite.counting import format_count
 from framebench.suite.tensors import (
     NORM,
     PROJECTIONS,
     Summaries,
     Summary,
-    measure_errors,
+    measure_max_error,
     summarize_all,
 )
 from framebench.suite.user_file import Fault
@@ -30,7 +31,6 @@ from framebench.worker.observe import Observed
 # weights together; the second is for files that compute in a lower precision, as under an autocast.
 SAME = 1e-4
 SAME_IN_BF16 = 2.0**-6
-FULL_PRECISIONS = {"float32", "float64", "complex64", "complex128"}
 # states of an optimizer that are proportional to the gradient after the first step
 PROPORTIONAL = "momentum", "first moment"
 HALVES = 2
@@ -78,7 +78,7 @@ def find_total_error(observed: dict[str, Summary], reference: dict[str, Summary]
     for name, summary in reference.items():
         norm = summary[NORM]
         if norm:
-            squared_error += (max(measure_errors(observed[name], summary)) * norm) ** 2
+            squared_error += (measure_max_error(observed[name], summary) * norm) ** 2
             squared_norm += norm**2
         elif observed[name][NORM]:
             return math.inf
@@ -93,7 +93,7 @@ def uses_lower_precision(adapter: Adapter) -> bool:
     return isinstance(products, dict) and not products.keys() <= FULL_PRECISIONS
 
 
-def check_accumulation(adapter: Adapter, same: float = SAME) -> str:
+def check_accumulation(adapter: Adapter, same: float) -> str:
     """Return why micro-batches are other mathematics for this model, or "" if they are not.
 
     The loss and gradient of the batch, as they are before an optimizer clips them, must be the

@@ -20,13 +20,18 @@ import numpy as np
 from framebench import adapters
 from framebench.adapters import user_functions
 from framebench.adapters.base import Adapter
-from framebench.adapters.user_functions import UserFile, describe_type
+from framebench.adapters.user_functions import (
+    FLOAT32_BYTES,
+    LONGEST_PERIOD,
+    UserFile,
+    describe_type,
+)
 from framebench.instruments import limits
 from framebench.instruments.host import read_status
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.models.user_facts import ModelFacts
 from framebench.suite.case import WITHOUT_RANDOM, Case
-from framebench.suite.tensors import measure_errors
+from framebench.suite.tensors import measure_max_error
 from framebench.suite.trees import iterate_arrays
 from framebench.suite.user_file import HELD_PARTS, Fault, find_line, hash_sources
 from framebench.user_file import checks
@@ -39,8 +44,6 @@ from framebench.worker.worker import Emit, WorkerError, serve
 FINE, COARSE = 2.0**-21, 2.0**-8
 UNDETERMINED = 0.1  # a gradient that the fine one moves by more has no digit that could be compared
 GROWN = 10.0  # no other gradient grows tenfold when weights move by 0.4 %
-FLOAT32_BYTES = 4
-LONGEST_PERIOD = 32  # steps after which no update is waited for any more
 IMPORTS = 512 * 2**20  # bytes that packages and libraries of a file take, and which are no tensors
 
 
@@ -267,7 +270,7 @@ def compare_tensors(one: Observed, reference: Observed) -> dict[tuple[str, str],
     moved = {}
     for kind, tensors in reference.tensors.items():
         for name, summary in tensors.items():
-            moved[kind, name] = max(measure_errors(one.tensors[kind][name], summary))
+            moved[kind, name] = measure_max_error(one.tensors[kind][name], summary)
     return moved
 
 
@@ -359,12 +362,12 @@ def survey_training(adapter: Adapter, facts: ModelFacts, observed: Observed) -> 
     }
     if facts.get("own_step"):  # its passes cannot be asked for one by one
         return found | {"remembers": checks.join_names(in_blocks)}
-    accumulation = check_accumulation(adapter, facts)
+    accumulation = explain_accumulation(adapter, facts)
     stateful = checks.find_stateful_tensors(adapter)
     return found | {"accumulation": accumulation, "remembers": stateful}
 
 
-def check_accumulation(adapter: Adapter, facts: ModelFacts) -> str:
+def explain_accumulation(adapter: Adapter, facts: ModelFacts) -> str:
     """Return why micro-batches do not compute what the batch computes, or "" if they do.
 
     It is empty, too, where `facts` say already that samples look at each other, or that the batch
@@ -393,21 +396,11 @@ def reset_adapter(adapter: Adapter, case: Case) -> Adapter:
 
 
 def copy_adapter(adapter: Adapter, case: Case) -> Adapter:
-    """Return a new adapter of the case, its model built by the same options."""
+    """Return a new adapter of the case, built, with randomness disabled where it is here."""
     other = adapters.load(case)
-    options = model_options(adapter)
-    if options:
-        model_options(other).update(options)
     other.build()
     other.deterministic = adapter.deterministic
     return other
-
-
-def model_options(adapter: Adapter) -> dict[str, Any]:
-    """Return the options that the model is built by; a framework's adapter may have none."""
-    owner = getattr(adapter, "recipe", adapter)
-    options: dict[str, Any] = getattr(owner, "model_options", {})
-    return options
 
 
 def explain_error(error: Exception, user: UserFile) -> WorkerError:

@@ -95,8 +95,8 @@ def count_held_bytes(adapter: JaxAdapter) -> list[dict[str, int]]:
 
     Gradients count as 0, since they live inside the step only.
     """
-    params = count_bytes_by_device(list_arrays(adapter.params))
-    states = count_bytes_by_device(list_arrays(adapter.optimizer_state))
+    params = count_bytes_by_device(list_with_axes(adapter.params))
+    states = count_bytes_by_device(list_with_axes(adapter.optimizer_state))
     sizes = []
     for device, size in params.items():
         sizes.append(
@@ -105,7 +105,7 @@ def count_held_bytes(adapter: JaxAdapter) -> list[dict[str, int]]:
     return sizes
 
 
-def list_arrays(tree: Tree) -> list[Array]:
+def list_with_axes(tree: Tree) -> list[Array]:
     """Return the arrays of a tree without the count of steps."""
     return [a for a in jax.tree.leaves(tree) if a.ndim]
 
@@ -169,7 +169,7 @@ def sharded(adapter: JaxAdapter, split: tuple[str, ...], processes: bool = False
         divided = []
         to_divide = []
         for what, tree in (("params", adapter.params), ("state", adapter.optimizer_state)):
-            arrays = list_arrays(tree)
+            arrays = list_with_axes(tree)
             name = EVIDENCE_NAMES[what]
             share[name] = count_share(what, arrays)
             if share[name] < sum(array.nbytes for array in arrays):

@@ -26,6 +26,8 @@ from framebench.adapters import user_blocks
 from framebench.adapters.jax.adapter import JaxAdapter, is_inexact
 from framebench.adapters.jax.states import list_keys, read_period_counters
 from framebench.adapters.user_functions import (
+    FLOAT32_BYTES,
+    LONGEST_PERIOD,
     UserFile,
     describe_type,
     leave_operation_unknown,
@@ -38,8 +40,6 @@ from framebench.models.user_facts import ModelFacts
 from framebench.suite.trees import call_with, has_axis_of, list_arrays, map_tree
 
 ARRAYS = jax.Array | np.ndarray
-FLOAT32_BYTES = 4
-LONGEST_PERIOD = 32  # the most steps that are verified before an update
 HOLDERS = (nnx.List, nnx.Dict)  # modules that cannot be called
 
 

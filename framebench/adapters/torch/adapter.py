@@ -67,6 +67,7 @@ from framebench.adapters.torch.user_optimizer import (
     iterate_states,
     needs_closure,
 )
+from framebench.adapters.user_functions import FLOAT32_BYTES
 from framebench.instruments import host
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
@@ -82,7 +83,6 @@ STATES = {
     "row_var": "row mean",
     "col_var": "column mean",
 }
-FLOAT32_BYTES = 4
 PREFIXES = ("", "teacher.")  # of the names of weights, by the place in `models_in_memory`
 
 

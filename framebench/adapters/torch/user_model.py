@@ -46,6 +46,8 @@ from framebench.adapters.torch.user_optimizer import (
     set_options,
 )
 from framebench.adapters.user_functions import (
+    FLOAT32_BYTES,
+    LONGEST_PERIOD,
     STEP,
     UserFile,
     announce,
@@ -73,8 +75,6 @@ ACCESS = user_blocks.ModuleAccess(
     containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
 )
 Storages = dict[int, int]  # bytes by storage
-FLOAT32_BYTES = 4
-LONGEST_PERIOD = 32  # the most steps that are verified before an update
 NORMS = nn.modules.batchnorm._BatchNorm
 MODELS: WeakSet[nn.Module] = WeakSet()  # made by the file
 
