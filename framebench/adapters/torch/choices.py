@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from framebench.adapters.base import Result
 from framebench.adapters.replacing import replace_attributes
 from framebench.adapters.torch.modes import OperatorMode, name_arguments, name_operator
 
 PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 CHOOSING = ("topk", "argmax", "argmin", "max", "min", "sort")  # operators that return indices
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
