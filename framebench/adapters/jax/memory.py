@@ -147,5 +147,4 @@ def preallocate(adapter: JaxAdapter) -> Proof:
         evidence["limit"] = counted.get("bytes_limit", 0)
 
     adapter.before_first_step.append(read_reserved)
-    proof = expect(limit=(above(0), below("reserved_before", times=2)))
-    return proof.counting(lambda: evidence)
+    return expect(limit=(above(0), below("reserved_before", times=2))).counting(lambda: evidence)

@@ -102,8 +102,7 @@ def distill(adapter: JaxAdapter) -> Proof:
         student = adapter.trace_with(loss=plain_loss).jaxpr
         return {"products_of_student_and_teacher": len(find_products(student, teacher))}
 
-    proof = expect(products=equal_to("products_of_student_and_teacher"))
-    return proof.counting(count_products)
+    return expect(products=equal_to("products_of_student_and_teacher")).counting(count_products)
 
 
 def compute_divergence(teacher: Array, student: Array) -> Array:

@@ -189,8 +189,7 @@ def multi_steps(adapter: JaxAdapter) -> Proof:
         }
 
     # the one program is compiled for a part of the batch
-    proof = expect(updates=1, compiled_batches=equal_to("expected_batches"))
-    return proof.counting(count_updates)
+    return expect(updates=1, compiled_batches=equal_to("expected_batches")).counting(count_updates)
 
 
 @switch

@@ -52,8 +52,7 @@ def empty_cache(adapter: JittorAdapter, every: int = 1) -> Proof:
         }
 
     adapter.after_step.append(clear)
-    proof = expect(calls=2, bytes_given_by_the_least=at_least(FREE_BLOCK))
-    return proof.counting(count_given_back)
+    return expect(calls=2, bytes_given_by_the_least=at_least(FREE_BLOCK)).counting(count_given_back)
 
 
 def leave_free_block() -> None:

@@ -100,8 +100,7 @@ def optimizer_in_backward(adapter: TorchAdapter) -> Proof:
         }
 
     # no gradient is left when the backward pass ends, and yet every weight has moved
-    proof = expect(gradients_left=0, weights_moved=equal_to("weights_trained"))
-    return proof.counting(count_moved)
+    return expect(gradients_left=0, weights_moved=equal_to("weights_trained")).counting(count_moved)
 
 
 @switch

@@ -147,8 +147,7 @@ def distill(adapter: TorchAdapter) -> Proof:
 
     adapter.recipe.on_model.append(add_teacher)
     adapter.recipe.objective = objective
-    proof = expect(teacher_passes=adapter.micro_batches, teacher_gradients=0)
-    return proof.counting(count_passes)
+    return expect(teacher_passes=adapter.micro_batches, teacher_gradients=0).counting(count_passes)
 
 
 def _keep_both(
