@@ -8,7 +8,7 @@ PROGRAM = Path(__file__).parent / "programs" / "choices.py"
 
 
 def test_entries_that_were_not_chosen_before_are_counted_along_their_axis(environment):
-    """The order within a top-k is none of its entries; the largest number is no index."""
+    """The order within a top-k does not count. A `max` of a whole tensor chooses no index."""
     found = run_inside(environment["torch"], PROGRAM)
     assert found["another entry"] == 1
     assert found["another order"] == 0

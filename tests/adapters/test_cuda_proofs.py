@@ -5,6 +5,7 @@ The GPU is fake: it does what the libraries' sources say. Nothing here was recor
 
 from pathlib import Path
 
+from tests.adapters.undone import FP32_ALONE, NEITHER, TF32_ALONE
 from tests.processes import run_inside
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -102,16 +103,13 @@ JITTOR = PROGRAMS / "cuda_proofs_jittor.py"
 
 
 def test_undone_gpu_strategies_of_jittor_are_not_proven(environment):
-    """By precision: whether fp32, whether tf32 is proven.
-
-    By level: as it was set, and with another one in its place.
-    """
+    """The first four are by what the device rounds."""
     assert run_inside(environment["jittor"], JITTOR) == {
-        "rounding": [True, False],
-        "rounding product convolution": [False, True],
-        "rounding convolution": [False, False],
-        "rounding product": [False, False],
+        "rounding": FP32_ALONE,
+        "rounding product convolution": TF32_ALONE,
+        "rounding convolution": NEITHER,
+        "rounding product": NEITHER,
         "untried": True,
         "untried, ignored": False,
-        **{f"level {n}": [True, False, False] for n in (3, 4, 5, 6)},
+        **{f"level {n}": {"as it was set": True, "replaced": False} for n in (3, 4, 5, 6)},
     }

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.adapters.undone import judge_undone, judge_untouched, read_sabotages, read_untouched
+from tests.adapters.undone import (
+    FP32_ALONE,
+    NEITHER,
+    TF32_ALONE,
+    judge_undone,
+    judge_untouched,
+    read_sabotages,
+    read_untouched,
+)
 from tests.processes import run_inside
 
 pytestmark = pytest.mark.slow
@@ -41,24 +49,27 @@ def test_untouched_strategies_are_proven(table, environment):
 
 
 def test_rounding_decides_whether_pytorchs_fp32_and_tf32_are_proven(environment):
-    """The program says for each set of operators that round whether fp32 and tf32 are proven."""
+    """The program says for each set of operators that round which precisions are proven."""
     assert run_inside(environment["torch"], PROGRAMS / "undone_rounding.py") == {
-        "": [True, False],
-        "mm": [False, False],
-        "convolution": [False, False],
-        "mm convolution": [False, True],
+        "": FP32_ALONE,
+        "mm": NEITHER,
+        "convolution": NEITHER,
+        "mm convolution": TF32_ALONE,
     }
 
 
 def test_precision_is_proven_by_the_devices_rounding_and_storage(environment):
-    """By what it rounds, whether fp32 and tf32 are proven; by what it stores, amp_bf16."""
+    """By what it rounds, fp32 and tf32 are proven; by what it computes and stores, amp_bf16."""
     assert run_inside(environment["jax"], PROGRAMS / "undone_rounding_xla.py") == {
-        "": [True, False],
-        "dot": [False, False],
-        "conv": [False, False],
-        "dot conv": [False, True],
-        "amp": [True, False, False],
-        "amp, stored": [False, False],
+        "": FP32_ALONE,
+        "dot": NEITHER,
+        "conv": NEITHER,
+        "dot conv": TF32_ALONE,
+        "most products in bfloat16": True,
+        "few products in bfloat16": False,
+        "no products": False,
+        "weights in bfloat16": False,
+        "states in bfloat16": False,
     }
 
 

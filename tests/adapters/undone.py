@@ -13,6 +13,10 @@ from framebench.engine.environments import Environment
 from tests.processes import get_compilation_caches, run_inside
 
 Judged = dict[str, str]  # name -> evidence
+# which precisions are proven, of a device that rounds no products, some of them, or all
+FP32_ALONE = {"fp32": True, "tf32": False}
+NEITHER = {"fp32": False, "tf32": False}
+TF32_ALONE = {"fp32": False, "tf32": True}
 PROGRAM = Path(__file__).parent / "programs" / "undone_prove.py"
 
 

@@ -34,7 +34,7 @@ def round_operands(multiply):
 
 
 def judge_precisions(*rounded):
-    """Return whether fp32 and tf32 are proven where these products are rounded."""
+    """Return whether each precision is proven where these products are rounded."""
     gpu_jt.matmul = jt.matmul
     gpu_nn.conv2d = jt.nn.conv2d
     if "product" in rounded:
@@ -42,7 +42,7 @@ def judge_precisions(*rounded):
     if "convolution" in rounded:
         gpu_nn.conv2d = round_operands(jt.nn.conv2d)
     evidence = {"variable_dtypes": {"float32": 3, "int32": 1}}
-    return [SWITCHES[name](None).judge(evidence).proven for name in ("fp32", "tf32")]
+    return {name: SWITCHES[name](None).judge(evidence).proven for name in ("fp32", "tf32")}
 
 
 class AlgorithmTable:
@@ -84,15 +84,16 @@ def judge_autotune_off(is_ignored):
 
 
 def judge_amp_level(level):
-    """Return whether a level is proven: as it was set, and with two others in its place."""
-    run = SimpleNamespace(model=SimpleNamespace(parameters=Mock(return_value=[])))
+    """Return whether a level is proven: as it was set, and with others in its place."""
+    adapter = SimpleNamespace(model=SimpleNamespace(parameters=Mock(return_value=[])))
     evidence = {"variable_dtypes": {"float16" if level > 3 else "float32": 1}}
-    proof = SWITCHES["amp_level"](run, level)
-    verdicts = [proof.judge(evidence).proven]
+    proof = SWITCHES["amp_level"](adapter, level)
+    as_set = proof.judge(evidence).proven
+    replaced = []
     for other in (0, 9 - level):
         jt.flags.amp_level = other
-        verdicts.append(proof.judge(evidence).proven)
-    return verdicts
+        replaced.append(proof.judge(evidence).proven)
+    return {"as it was set": as_set, "replaced": any(replaced)}
 
 
 answer = {

@@ -37,6 +37,8 @@ evidence = adapter.observe()
 proven = {}
 for names in ((), ("mm",), ("convolution",), ("mm", "convolution")):
     with RoundedOperands(names):
-        verdicts = [SWITCHES[name](adapter).judge(evidence).proven for name in ("fp32", "tf32")]
+        verdicts = {}
+        for name in ("fp32", "tf32"):
+            verdicts[name] = SWITCHES[name](adapter).judge(evidence).proven
     proven[" ".join(names)] = verdicts
 print(json.dumps(proven))

@@ -38,12 +38,12 @@ def judge_precision(strategy):
 
 
 def judge_precisions(*rounded):
-    """Return whether fp32 and tf32 are proven where these operators are rounded."""
+    """Return whether each precision is proven where these operators are rounded."""
     operators = {"dot": lax.dot, "conv": lax.conv}
     for name in rounded:
         operators[name] = round_operands(operators[name])
     precision.lax = SimpleNamespace(**operators)
-    return [judge_precision(strategy) for strategy in REQUESTED]
+    return {strategy: judge_precision(strategy) for strategy in REQUESTED}
 
 
 def judge_amp(compiled, weights="float32", states="float32"):
@@ -61,14 +61,10 @@ answer = {
     "dot": judge_precisions("dot"),
     "conv": judge_precisions("conv"),
     "dot conv": judge_precisions("dot", "conv"),
-    "amp": [
-        judge_amp({"bfloat16": 8, "float32": 2}),
-        judge_amp({"float32": 8, "bfloat16": 2}),
-        judge_amp({}),
-    ],
-    "amp, stored": [
-        judge_amp({"bfloat16": 8}, weights="bfloat16"),
-        judge_amp({"bfloat16": 8}, states="bfloat16"),
-    ],
+    "most products in bfloat16": judge_amp({"bfloat16": 8, "float32": 2}),
+    "few products in bfloat16": judge_amp({"float32": 8, "bfloat16": 2}),
+    "no products": judge_amp({}),
+    "weights in bfloat16": judge_amp({"bfloat16": 8}, weights="bfloat16"),
+    "states in bfloat16": judge_amp({"bfloat16": 8}, states="bfloat16"),
 }
 print(json.dumps(answer))
