@@ -16,34 +16,39 @@ TORCH = PROGRAMS / "cuda_counters_torch.py"
 
 
 def test_torch_reads_the_counters_of_its_allocator(environment):
-    ours = json.dumps(RECORDED["torch"]["stats"])
-    on_cpu, pooled, unpooled, seconds, oom, overlap = run_inside(environment["torch"], TORCH, ours)
-    assert on_cpu == [{}, {}, True]
-    assert pooled == [
-        {
-            "allocator.in_use": 15763564032,
-            "allocator.active": 15763564032,
-            "allocator.reserved": 15890120704,
-        },
-        {"allocations": 4869, "segments": 58, "alloc_retries": 35, "ooms": 3},
-    ], "of what is there; what is not counted is absent"
-    assert unpooled == [{}, {}], (
+    counted = run_inside(environment["torch"], TORCH, json.dumps(RECORDED["torch"]["stats"]))
+    assert counted["on a CPU"] == {}
+    assert not counted["stopwatch on a CPU"]
+    assert counted["with a pool"] == {
+        "allocator.in_use": 15763564032,
+        "allocator.active": 15763564032,
+        "allocator.reserved": 15890120704,
+        "allocations": 4869,
+        "segments": 58,
+        "alloc_retries": 35,
+        "ooms": 3,
+    }, "of what is there; what is not counted is absent"
+    assert counted["without a pool"] == {}, (
         "an allocator that is switched off counts nothing, which is not zero bytes"
     )
-    assert seconds == 0.0125
-    assert oom
-    assert overlap == [pytest.approx(4 / 6), 0.0]
+    assert counted["seconds"] == 0.0125
+    assert counted["is out of memory"]
+    assert counted["overlap"] == pytest.approx(4 / 6)
+    assert counted["overlap without copies"] == 0.0
 
 
 JAX = PROGRAMS / "cuda_counters_jax.py"
 
 
 def test_jax_reads_the_counters_of_its_allocator(environment):
-    recorded = RECORDED["jax"]["stats"]
-    on_cpu, after, own, counters = run_inside(environment["jax"], JAX, json.dumps(recorded))
-    assert on_cpu == [[], {}, None]
-    assert after == ["compiler.plan"]
-    assert own == {"allocator.in_use": 2431167744, "allocator.reserved": 3228616192}
+    counted = run_inside(environment["jax"], JAX, json.dumps(RECORDED["jax"]["stats"]))
+    plan = counted["on a CPU after a step"]
+    assert plan.keys() == {"compiler.plan"}
+    assert counted["on a CPU before a step"] == {}
+    assert not counted["has a stopwatch"]
+    allocator = {"allocator.in_use": 2431167744, "allocator.reserved": 3228616192}
+    assert counted["peaks"] == allocator | plan
+    counters = counted["counters"]
     assert counters.pop("programs_from_cache") >= 3, (
         "so that a peak without the autotuner's scratch can be told"
     )

@@ -13,12 +13,19 @@ from framebench.suite.selectors import parse
 
 recorded = json.loads(sys.argv[1])
 adapter = adapters.load(parse("transformer/torch/train/fp32/b4/tiny"))
-on_cpu = [adapter.read_peaks(), adapter.read_counters(), adapter.make_stopwatch() is None]
+
+
+def read_counts(statistics):
+    """Return what the adapter reads of an allocator with these statistics."""
+    torch.cuda.memory_stats = Mock(return_value=statistics)
+    return adapter.read_peaks() | adapter.read_counters()
+
+
+on_cpu = read_counts(recorded)
+has_stopwatch_on_cpu = adapter.make_stopwatch() is not None
 adapter.torch_device = torch.device("cuda")
-torch.cuda.memory_stats = Mock(return_value=recorded)
-pooled = [adapter.read_peaks(), adapter.read_counters()]
-torch.cuda.memory_stats = Mock(return_value=dict.fromkeys(recorded, 0))
-unpooled = [adapter.read_peaks(), adapter.read_counters()]
+pooled = read_counts(recorded)
+unpooled = read_counts(dict.fromkeys(recorded, 0))
 
 
 class Event:
@@ -36,9 +43,15 @@ torch.cuda.Event = Event
 events = adapter.make_stopwatch()
 events.start()
 events.stop()
-oom = limits.is_out_of_memory(torch.cuda.OutOfMemoryError("CUDA out of memory."), False)
-overlap = [
-    scenarios.compute_overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]),
-    scenarios.compute_overlap([], [(0, 1)]),
-]
-print(json.dumps([on_cpu, pooled, unpooled, events.seconds(), oom, overlap]))
+error = torch.cuda.OutOfMemoryError("CUDA out of memory.")
+answer = {
+    "on a CPU": on_cpu,
+    "stopwatch on a CPU": has_stopwatch_on_cpu,
+    "with a pool": pooled,
+    "without a pool": unpooled,
+    "seconds": events.seconds(),
+    "is out of memory": limits.is_out_of_memory(error, False),
+    "overlap": scenarios.compute_overlap([(0, 4), (10, 12)], [(1, 3), (3, 11)]),
+    "overlap without copies": scenarios.compute_overlap([], [(0, 1)]),
+}
+print(json.dumps(answer))

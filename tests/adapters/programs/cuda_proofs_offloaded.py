@@ -97,12 +97,11 @@ streamed = train("offload_streamed")
 effect = judge_copies(streamed, stream=13)
 sent, returned = effect.evidence["tensors_sent"], effect.evidence["tensors_returned"]
 found["all came back"] = sent == returned > 0
-found["streams"] = [
-    effect.proven,
-    judge_copies(streamed, stream=7).proven,
-    judge_copies(streamed, stream=13, count=0).proven,
-]
+found["a stream of its own"] = effect.proven
+found["the stream that computes"] = judge_copies(streamed, stream=7).proven
+found["no copies"] = judge_copies(streamed, stream=13, count=0).proven
 streamed.recipe.contexts = []
 found["no hooks"] = judge_copies(streamed, stream=13).proven
-found["moments"] = [judge_moments("cpu"), judge_moments("meta")]
+found["moments on the host"] = judge_moments("cpu")
+found["moments on the device"] = judge_moments("meta")
 print(json.dumps(found))
