@@ -200,19 +200,13 @@ def write_tables(
         store.write_atomically("\n".join(of_machine), target)
         say(f"every table: {target}")
     if documents:
-        are_all = len(records) == len(folder.records)
-        fill_documents(documents, folder, tables if are_all else None)
+        if len(records) < len(folder.records):  # documents show all
+            tables = make_tables(folder.records, folder)
+        fill_documents(documents, folder, tables)
 
 
-def fill_documents(
-    documents: list[Path],
-    folder: Results,
-    tables: list[Table] | None,
-) -> None:
-    """Fill in the tables of the documents.
-
-    `tables` are the tables of all records of the folder, where they were made before.
-    """
+def fill_documents(documents: list[Path], folder: Results, tables: list[Table]) -> None:
+    """Fill in the tables of the documents; `tables` are those of all records of the folder."""
     from framebench.analysis.reports.documents import NoSuchTable, refresh
     from framebench.publish.tables import make_document_parts
 

@@ -27,21 +27,7 @@ from framebench.versions.judge import make_release_blocks
 from framebench.versions.recorded import tabulate_recorded
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-
-def make_tables_in_use(table: pd.DataFrame) -> list[Table]:
-    """Return every table of the strategies that people use.
-
-    The rows are of one version of each framework.
-    """
-    in_use = tables.select_in_use(table)
-    return [
-        *tables.make_strategy_tables(in_use),
-        *batch_tables.make_batch_tables(in_use),
-        *tables.make_framework_tables(in_use),
-        *make_part_tables(in_use),
-    ]
+    pass
 
 
 def make_tables(records: Sequence[Record], results: Results) -> list[Table]:
@@ -56,35 +42,28 @@ def make_tables(records: Sequence[Record], results: Results) -> list[Table]:
         of_machines += results.get_records(machine)
     machine_blocks = frames.make_blocks(select_records(of_machines))
     table = frames.make_frame(select_records(records), results.searches, machine_blocks)
+    in_use = tables.select_in_use(table)
     return [
-        *make_tables_in_use(table),
+        *tables.make_strategy_tables(in_use),
+        *batch_tables.make_batch_tables(in_use),
+        *tables.make_framework_tables(in_use),
+        *make_part_tables(in_use),
         *tables.make_claim_tables(table),
         *ranks.make_tables(records),
         *versions.make_report_tables(records, results.root, make_release_blocks(of_machines)),
     ]
 
 
-def make_document_parts(
-    results: Results,
-    record_tables: Sequence[Table] | None = None,
-) -> list[DocumentPart]:
+def make_document_parts(results: Results, record_tables: Sequence[Table]) -> list[DocumentPart]:
     """Return everything that a document may show, of every machine: tables and sentences.
 
-    `record_tables` are the tables of all records (`make_tables`), if they have already been made.
+    `record_tables` are the tables of all records (`make_tables`).
     """
     return [*make_document_tables(results, record_tables), *in_words.describe_results(results)]
 
 
-def make_document_tables(
-    results: Results,
-    record_tables: Sequence[Table] | None = None,
-) -> list[Table]:
-    """Return the tables that a document may show, of every machine.
-
-    `record_tables` are the tables of all records (`make_tables`), if they have already been made.
-    """
-    if record_tables is None:
-        record_tables = make_tables(results.records, results)
+def make_document_tables(results: Results, record_tables: Sequence[Table]) -> list[Table]:
+    """Return the tables that a document may show, those of all records among them."""
     return [
         *record_tables,
         describe_columns(),

@@ -106,6 +106,7 @@ def test_a_strategy_that_no_search_has_run_is_named_where_it_may_need_less():
 
 
 def test_a_least_need_by_what_others_keep_is_said_to_be_a_guess():
+    """The baseline keeps 1 MiB, which counts for checkpoint too; no search has run checkpoint."""
     case = Case("transformer", "torch", "train", "fp32", 4, "tiny")
     searches = Searches([make_search(case=case, kept=MIB, versions={"torch": "0"})])
     records = [make_record("torch", "fp32", peak=9 * MIB), make_record("torch", "checkpoint")]

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
-from framebench.publish.tables import make_document_tables
+from framebench.publish.tables import make_document_tables, make_tables
 from tests.sample_records import RESULTS
 
 HEAD = (
@@ -25,8 +25,9 @@ ROW = ("torch", "amp_bf16+checkpoint", "1,024.0", "8e-08", "host.rss")
 @pytest.fixture(scope="module")
 def tables() -> list[Table]:
     """Return one table for each set of headings."""
+    results = Results(RESULTS)
     by_headings = {}
-    for table in make_document_tables(Results(RESULTS)):
+    for table in make_document_tables(results, make_tables(results.records, results)):
         by_headings[table.head] = table
     return list(by_headings.values())
 

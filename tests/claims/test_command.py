@@ -50,6 +50,7 @@ def test_missing_cases_and_programs_are_collected_once(results):
 
 
 def test_times_that_share_a_block_are_not_missing(results):
+    """B19 compares compiled with eager steps of three workloads; the Transformer's have blocks."""
     add_blocks(results, [0.5] * 3)
     machine = MachineResults(Results(results), "m")
     missing = find_missing(REGISTRY.select(["B19"]), machine, "tiny")

@@ -330,10 +330,8 @@ def test_an_unmet_precondition_shows_the_number_without_a_verdict(results, needs
 
 def test_a_met_precondition_changes_no_verdict(results):
     add_both(results, 80)
-    assert (
-        judge_claim(results, make_claim(needs=Preconditions(size="tiny", device="cpu"))).verdict
-        == "confirmed"
-    )
+    met = make_claim(needs=Preconditions(size="tiny", device="cpu"))
+    assert judge_claim(results, met).verdict == "confirmed"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tests.processes import list_processes, run_inside
 
 @pytest.mark.parametrize("claim", ["B13", "B16", "B20", "B29"])
 def test_a_name_that_does_not_exist_is_reported(results, claim):
+    """The claims recommend names, which a program looks up."""
     names = list_names(REGISTRY.claims)
     assert judge_claim(results, claim).verdict == "not measured"
     put_numbers(results, "names", names=dict.fromkeys(names, False))

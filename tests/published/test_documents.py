@@ -25,7 +25,8 @@ def make_published_tables() -> list[DocumentPart]:
         for file in list_tracked("results"):
             (Path(folder) / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, Path(folder) / file)
-        return make_document_parts(Results(Path(folder) / "results"))
+        results = Results(Path(folder) / "results")
+        return make_document_parts(results, make_tables(results.records, results))
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
