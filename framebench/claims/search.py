@@ -153,10 +153,11 @@ class Index:
         """Return how much of a query's terms a claim has: the rarer a term, the more it counts."""
         score = 0.0
         of_claim = self.terms[claim.name]
-        for term in terms.keys() & of_claim.keys():
-            # a term that every claim has does not distinguish them: near 0
-            rarity = math.log((1 + len(self.claims)) / self.counts[term])
-            score += terms[term] * rarity * of_claim[term]
+        for term, weight in terms.items():
+            if term in of_claim:
+                # a term that every claim has does not distinguish them: near 0
+                rarity = math.log((1 + len(self.claims)) / self.counts[term])
+                score += weight * rarity * of_claim[term]
         if any(one.target.claimed is not None for one in claim.deciding):
             score *= SIZED_BONUS
         return score

@@ -16,7 +16,7 @@ from framebench.claims import run as measuring
 from framebench.claims.claim import Claim
 from framebench.claims.measures import OfProgram
 from framebench.claims.registry import REGISTRY
-from framebench.claims.run import InterruptedRun, find_missing
+from framebench.claims.run import InterruptedRun, Missing, find_missing
 from framebench.claims.store import MachineResults
 from framebench.cli.shared import app
 from framebench.engine import runner
@@ -32,11 +32,15 @@ from tests.claims.claim_records import (
 )
 
 
+def find_missing_here(results: Path, *claims: str) -> Missing:
+    """Return what the machine `m` lacks of these claims."""
+    return find_missing(REGISTRY.select(claims), MachineResults(Results(results), "m"), "tiny")
+
+
 def test_missing_cases_and_programs_are_collected_once(results):
     """Times are taken with the baseline, which every block has; or as a pair of their own."""
     add_record(results, EAGER)
-    machine = MachineResults(Results(results), "m")
-    missing = find_missing(REGISTRY.select(["B19", "B14", "B16", "D1"]), machine, "tiny")
+    missing = find_missing_here(results, "B19", "B14", "B16", "D1")
     timed = {case.id for case in missing.timed}
     assert {EAGER, COMPILED} <= timed
     assert not timed & {case.id for case in missing.once}
@@ -52,8 +56,7 @@ def test_missing_cases_and_programs_are_collected_once(results):
 def test_times_that_share_a_block_are_not_missing(results):
     """B19 compares compiled with eager steps of three workloads; the Transformer's have blocks."""
     add_blocks(results, [0.5] * 3)
-    machine = MachineResults(Results(results), "m")
-    missing = find_missing(REGISTRY.select(["B19"]), machine, "tiny")
+    missing = find_missing_here(results, "B19")
     assert {case.workload for case in missing.timed} == {"resnet50", "unet3d"}
 
 
