@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -121,13 +121,16 @@ def including(*names: str) -> Relation:
 
 
 def if_counted(expected: Any) -> Relation:
-    """Return a relation that also accepts None: some counts do not exist in a compiled step."""
+    """Return a relation that also accepts None, which stands for what a step does not show.
+
+    A compiled step, for instance, shows no saved tensors.
+    """
     relation = as_relation(expected)
 
-    def holds(observed: Any, value: Any) -> bool:
+    def is_unknown_or_holds(observed: Any, value: Any) -> bool:
         return observed is None or relation.holds(observed, value)
 
-    return Relation(relation.words, holds, relation.expected, relation.times)
+    return replace(relation, holds=is_unknown_or_holds)
 
 
 def as_relation(expected: Any) -> Relation:

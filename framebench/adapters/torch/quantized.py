@@ -91,10 +91,10 @@ def adamw_8bit_bnb(adapter: TorchAdapter) -> Proof:
     def read_moments(_: Iterator[State]) -> Iterator[State]:
         """Yield each moment dequantized, with the bytes of its codes, scales and table."""
         for name, p in adapter.model.named_parameters():
-            state = adapter.optimizer.state.get(p, {})
+            state = adapter.optimizer.state.get(p)
+            if not state:
+                continue
             for number, kind in ((1, "first moment"), (2, "second moment")):
-                if not state:
-                    continue
                 values = state[f"state{number}"]
                 tensors = [values]
                 if f"absmax{number}" in state:
