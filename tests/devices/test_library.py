@@ -162,6 +162,13 @@ def test_made_up_numbers_let_loops_end_and_checks_pass(simulated):
 
 
 @pytest.mark.slow
+def test_nn_init_draws_once_where_a_program_of_its_own_draws_on(simulated):
+    """Each draw makes a tensor, and the made-up numbers of a program are out of bounds for long."""
+    assert len(simulated["truncated"]["timeline"]) < 100
+    assert len(simulated["resampled"]["timeline"]) > 1000
+
+
+@pytest.mark.slow
 def test_a_model_has_the_widths_that_its_program_computes_by_tensors(simulated):
     weights = 4 * (256 * 512 + 512 * 768 + 768 * 1024)
     assert simulated["computed"]["kinds"]["weights"] == weights

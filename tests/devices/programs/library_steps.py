@@ -102,6 +102,15 @@ def make_resampled_step(device):
     return lambda: weights.square().sum().backward()
 
 
+def make_truncated_step(device):
+    """Weights that `nn.init` draws until all are within bounds, by each of its two ways."""
+    weights = torch.empty(WIDTH, device=device)
+    nn.init.trunc_normal_(weights)
+    nn.init.trunc_normal_(weights, a=3.0, b=4.0)
+    weights.requires_grad_()
+    return lambda: weights.square().sum().backward()
+
+
 def make_deciding_step(device):
     """A step that checks its batch by numbers, and makes a matrix if one of them is positive."""
     batch = torch.randn(ROWS, device=device)
@@ -294,6 +303,7 @@ print(
             "frozen": describe(make_frozen_step),
             "scaled": describe(make_scaled_step),
             "resampled": describe(make_resampled_step),
+            "truncated": describe(make_truncated_step),
             "deciding": describe(make_deciding_step),
             "computed": describe(make_computed_step),
             "counting": describe(make_counting_step),
