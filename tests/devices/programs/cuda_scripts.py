@@ -125,8 +125,13 @@ def call_all(module):
 def make_layer_step(device, make_batch=None):
     """One linear layer without a bias under AdamW on a device."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
-    optimizer = torch.optim.AdamW(model.parameters())
     batch = torch.randn(ROWS, WIDTH).to(device) if make_batch is None else make_batch()
+    return make_training_step(model, batch)
+
+
+def make_training_step(model, batch):
+    """A step of AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters())
 
     def step():
         optimizer.zero_grad()
@@ -184,15 +189,7 @@ def make_typed_step(_):
 def make_wrapped_step(_):
     """The model is wrapped for all GPUs of a machine that has one."""
     model = nn.DataParallel(nn.Linear(WIDTH, WIDTH, bias=False)).cuda()
-    optimizer = torch.optim.AdamW(model.parameters())
-    batch = torch.randn(ROWS, WIDTH, device="cuda")
-
-    def step():
-        optimizer.zero_grad()
-        model(batch).square().mean().backward()
-        optimizer.step()
-
-    return step
+    return make_training_step(model, torch.randn(ROWS, WIDTH, device="cuda"))
 
 
 class Numbers(Dataset):

@@ -36,33 +36,31 @@ def make_linear_step(device):
     return step
 
 
-def make_cuda_step(_device):
-    """The step of `make_linear_step` for a GPU that is named in the program, and not passed on."""
-    model = nn.Linear(WIDTH, WIDTH, bias=False).cuda()
+def make_training_step(model, batch):
+    """A step of AdamW."""
     optimizer = torch.optim.AdamW(model.parameters())
-    batch = torch.randn(ROWS, WIDTH, device="cuda:0")
 
     def step():
         optimizer.zero_grad()
-        model(batch.to(torch.device("cuda"))).square().mean().backward()
+        model(batch).square().mean().backward()
         optimizer.step()
 
     return step
+
+
+def make_cuda_step(_device):
+    """A linear layer on a GPU that is named in the program, and not passed on."""
+    model = nn.Linear(WIDTH, WIDTH, bias=False).cuda()
+    batch = torch.randn(ROWS, WIDTH, device="cuda:0")
+    return make_training_step(model, batch.to(torch.device("cuda")))
 
 
 def make_frozen_step(device):
     """A frozen layer, and a small one that is trained on its result."""
-    frozen = nn.Linear(WIDTH, WIDTH, bias=False).to(device).requires_grad_(False)
-    trained = nn.Linear(WIDTH, 16, bias=False).to(device)
-    optimizer = torch.optim.AdamW(trained.parameters())
-    batch = torch.randn(ROWS, WIDTH, device=device)
-
-    def step():
-        optimizer.zero_grad()
-        trained(frozen(batch)).square().mean().backward()
-        optimizer.step()
-
-    return step
+    frozen = nn.Linear(WIDTH, WIDTH, bias=False).requires_grad_(False)
+    trained = nn.Linear(WIDTH, 16, bias=False)
+    model = nn.Sequential(frozen, trained).to(device)
+    return make_training_step(model, torch.randn(ROWS, WIDTH, device=device))
 
 
 def make_converted_step(device):
