@@ -202,7 +202,7 @@ def advise(
     rows = select_one_row_per_case(relevant)
     if not rows:
         raise NoRecords(f"no records of {question.selector}", question.selector)
-    speeds = select_speeds(relevant)
+    speeds = select_speeds(of_machines, question)
     devices = {row.device for row in rows}  # of one kind, which was chosen with the rows
     every_row = []
     for machine_rows in relevant:
@@ -254,20 +254,30 @@ def select_relevant(rows: Sequence[Row], question: Question) -> list[Row]:
     return relevant
 
 
-def select_speeds(of_machines: Sequence[Sequence[Row]]) -> Sequence[Row]:
+def select_speeds(of_machines: Sequence[Sequence[Row]], question: Question) -> Sequence[Row]:
     """Return the rows of the machine whose speeds are ranked.
 
     Speeds of two machines are never ranked together, and another processor may rank them otherwise.
+    Whether a machine timed enough is counted over all strategies, so that a question about one
+    framework takes the same machine as a question about all.
     """
+    about_all = replace(question, frameworks=FRAMEWORKS, strategies=None)
+    relevant = []
     for rows in of_machines:
-        if count_timed_strategies(rows) >= FEWEST_RANKED:
-            return rows
-    return max(of_machines, key=count_timed_strategies)
+        named = select_relevant(rows, question)
+        relevant.append(named)
+        is_enough = count_timed_strategies(select_relevant(rows, about_all)) >= FEWEST_RANKED
+        if is_enough and count_timed_strategies(named):
+            return named
+    return max(relevant, key=count_timed_strategies)
 
 
 def count_timed_strategies(rows: Sequence[Row]) -> int:
     """Return how many strategies, counted in each framework, have a speed."""
-    return len({(row.framework, row.strategy) for row in rows if row.throughput})
+    timed = {
+        (row.framework, row.strategy) for row in rows if row.throughput and not find_fault(row)
+    }
+    return len(timed)
 
 
 def make_candidates(

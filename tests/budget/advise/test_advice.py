@@ -454,6 +454,22 @@ def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here, best):
     assert advice.fitting[0].case.strategy == best
 
 
+def test_a_question_about_one_framework_takes_the_speeds_of_one_about_all():
+    """Else two questions would contradict each other."""
+    here = [
+        make_record("torch", "fp32", step=2.0, machine="here"),
+        make_record("torch", "checkpoint", step=1.0, machine="here"),
+        make_record("jax", "fp32", machine="here"),
+    ]
+    elsewhere = []
+    for name, step_s in (("fp32", 1.0), ("checkpoint", 2.0), ("amp_bf16", 3.0)):
+        elsewhere.append(make_record("torch", name, step=step_s, machine="elsewhere"))
+    rows = [make_rows(here), make_rows(elsewhere)]
+    for frameworks in (QUESTION.frameworks, ("torch",)):
+        advice = advise(rows, replace(QUESTION, frameworks=frameworks))
+        assert advice.machine == "here"
+
+
 def test_a_line_goes_through_all_peaks_of_one_machine():
     """A batch that this machine has measured too is not taken out of the other's line."""
     here = [make_record("torch", "fp32", machine="here")]
