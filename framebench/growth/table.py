@@ -139,7 +139,10 @@ def tabulate_slopes(growth: Growth) -> Table:
     rows = []
     for name, slope in estimate_slopes(growth).items():
         least = SENSITIVITY[name]
-        row = {"instrument": name, "verdict": slope.judge(least), "least": least}
+        verdict: str = slope.judge(least)
+        if verdict == "does not grow" and slope.low > 0:
+            verdict = "too little to tell"  # it rises, by less than the instrument is trusted with
+        row = {"instrument": name, "verdict": verdict, "least": least}
         rows.append({**row, **slope._asdict()})
     shown = {
         "instrument": TableColumn("instrument"),
