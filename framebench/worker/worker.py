@@ -45,6 +45,8 @@ Emit = Callable[[Message], None]
 Commands = Iterable[Command]
 # bytes that libraries take in steady steps, by which their peaks may be too large
 LIBRARY_GROWTH = 2**19
+MOST_GROWING_STEPS = 20
+SETTLED = 0.01  # the share by which what is held between steps may change
 LONGEST_MESSAGE = 2000  # characters of an exception
 # the orders on the command line -> the result as JSON
 CarryOut = Callable[[dict[str, Any], Emit], Mapping[str, Any]]
@@ -281,13 +283,36 @@ def measure_steady_peaks(adapter: Adapter, task: Task) -> list[dict[str, int]]:
     """
     start = time.perf_counter()
     least_steps = adapter.workload.update_period
+    held = adapter.live_bytes()
     steady = [measure_peaks(adapter)]
     while len(steady) < max(task.memory_steps, least_steps):
         has_all_kinds = len(steady) >= least_steps
         if has_all_kinds and time.perf_counter() - start >= task.memory_budget_s:
             break
         steady.append(measure_peaks(adapter))
+    if has_grown(held, adapter):
+        steady += measure_growing_steps(adapter)
     return steady
+
+
+def measure_growing_steps(adapter: Adapter) -> list[dict[str, int]]:
+    """Return the peaks of steps of which all but the last leave more than they found.
+
+    L-BFGS, for instance, keeps gradients of so many steps. The list is empty if the growth does not
+    end: no number of steps has the peak of such a program.
+    """
+    growing = []
+    for _ in range(MOST_GROWING_STEPS):
+        held = adapter.live_bytes()
+        growing.append(measure_peaks(adapter))
+        if not has_grown(held, adapter):
+            return growing
+    return []
+
+
+def has_grown(held: int, adapter: Adapter) -> bool:
+    """Return whether more than these bytes are held now, by more than tensors vary in size."""
+    return adapter.live_bytes() > held * (1 + SETTLED)
 
 
 def measure_memory_and_verify(adapter: Adapter, task: Task, result: Result, emit: Emit) -> Result:
