@@ -50,6 +50,14 @@ def list_growth_notes(readings: Any, rises: Any = ()) -> str:
 
 
 @pytest.mark.parametrize(
+    ("added", "verdict"), [(0, "does not grow"), (6000, "too little to tell"), (9000, "grows")]
+)
+def test_a_rise_below_the_sensitivity_is_not_called_no_growth(added, verdict):
+    growth = make_growth(host_private=FLAT + added * NUMBERS)
+    assert table.tabulate_slopes(growth).texts["verdict"] == [verdict]
+
+
+@pytest.mark.parametrize(
     ("readings", "is_undecided"),
     [
         (FLAT, False),
