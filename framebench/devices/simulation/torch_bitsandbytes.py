@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from framebench.devices.simulation.torch_device import do_nothing, is_on_gpu, replace_attribute
+from framebench.devices.simulation.torch_device import (
+    Replacement,
+    do_nothing,
+    is_on_gpu,
+    replace_attributes,
+)
 
 MODULES = "bitsandbytes.nn.modules"
 FUNCTIONS = "bitsandbytes.functional"
@@ -39,13 +44,16 @@ def follow_bitsandbytes() -> Iterator[None]:
     if modules is None or functions is None:
         yield
         return
-    with ExitStack() as stack:
-        stack.enter_context(replace_attribute(modules, "Params4bit", Parameter4Bit))
+    replacements: list[Replacement] = [
+        (modules, "Params4bit", Parameter4Bit),
         # the package caches tables in it, which are fake tensors in this context
-        stack.enter_context(replace_attribute(functions, "name2qmap", {}))
-        stack.enter_context(replace_attribute(functions, "get_paged", get_paged))
-        for name in ("fill", "prefetch_tensor"):  # both work on paged states
-            stack.enter_context(replace_attribute(functions, name, do_nothing))
+        (functions, "name2qmap", {}),
+        (functions, "get_paged", get_paged),
+        # both work on paged states
+        (functions, "fill", do_nothing),
+        (functions, "prefetch_tensor", do_nothing),
+    ]
+    with replace_attributes(replacements):
         yield
 
 

@@ -34,9 +34,10 @@ from framebench.devices.simulation.torch_device import (
     NAME,
     SIMULATED,
     GpuStream,
+    Replacement,
     do_nothing,
     register_backend,
-    replace_attribute,
+    replace_attributes,
     take_place_of_cuda,
 )
 from framebench.devices.simulation.torch_gpu import CUDNN, GpuProperties
@@ -288,7 +289,7 @@ class CudaAnswers:
     def is_current_stream_capturing(self) -> bool:
         return False
 
-    def list_replacements(self) -> Iterator[tuple[Any, str, Any]]:
+    def list_replacements(self) -> Iterator[Replacement]:
         """Yield the owner, name and value of each attribute that is replaced."""
         for name in dir(type(self)):
             if not name.startswith("_"):
@@ -455,22 +456,20 @@ def answer_cuda(watch: Watch) -> Iterator[None]:
         alone.num_workers = alone.timeout = 0
         return get_iterator(alone)
 
-    def restore_default_device() -> None:
+    replacements: list[Replacement] = [
+        *CudaAnswers(watch).list_replacements(),
+        (FakeTensor, "device", property(read_device_of_program)),
+        (FakeTensor, "__new__", make_fake_here),
+        (torch, "Generator", Generator),
+        (nn.DataParallel, "forward", call_module),
+        (_device.DeviceContext, "__init__", init_context_here),
+        (DataLoader, "_get_iterator", load_here),
+    ]
+    # not every release has all of them
+    present = [(owner, name, value) for owner, name, value in replacements if hasattr(owner, name)]
+    try:
+        with replace_attributes(present):
+            yield
+    finally:
         if getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None) is not default_device:
             torch.set_default_device(None)
-
-    with contextlib.ExitStack() as stack:
-        stack.callback(restore_default_device)
-        replacements = [
-            *CudaAnswers(watch).list_replacements(),
-            (FakeTensor, "device", property(read_device_of_program)),
-            (FakeTensor, "__new__", make_fake_here),
-            (torch, "Generator", Generator),
-            (nn.DataParallel, "forward", call_module),
-            (_device.DeviceContext, "__init__", init_context_here),
-            (DataLoader, "_get_iterator", load_here),
-        ]
-        for owner, name, value in replacements:
-            if hasattr(owner, name):  # not in every release
-                stack.enter_context(replace_attribute(owner, name, value))
-        yield

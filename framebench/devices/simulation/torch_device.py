@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -34,6 +34,7 @@ SIMULATED = torch.device("privateuseone", 0)  # its name before a simulation has
 CUDA = torch.device("cuda", 0)  # the simulated device, under the name by which programs know it
 # attributes of `torch.cuda` that the device has too, and that programs use directly
 OF_CUDA = ("Stream", "Event", "stream", "current_stream", "synchronize", "empty_cache")
+Replacement = tuple[Any, str, Any]  # an owner, the name of its attribute, and another value
 
 
 def is_on_gpu(value: object) -> TypeGuard[Tensor]:
@@ -196,6 +197,15 @@ def replace_attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def replace_attributes(replacements: Iterable[Replacement]) -> Iterator[None]:
+    """Give several attributes other values in this context."""
+    with contextlib.ExitStack() as stack:
+        for owner, name, value in replacements:
+            stack.enter_context(replace_attribute(owner, name, value))
+        yield
+
+
+@contextlib.contextmanager
 def pose_as_gpu(allocator: Allocator) -> Iterator[torch.device]:
     """Make PyTorch treat the simulated device as it treats CUDA, and yield that device.
 
@@ -222,7 +232,5 @@ def pose_as_gpu(allocator: Allocator) -> Iterator[torch.device]:
         (torch._C, "_conv_determine_backend_memory_format", choose_convolution_layout),
     ]
     replacements += [(torch.cuda, name, getattr(backend, name)) for name in OF_CUDA]
-    with contextlib.ExitStack() as stack:
-        for owner, name, value in replacements:
-            stack.enter_context(replace_attribute(owner, name, value))
+    with replace_attributes(replacements):
         yield torch.device(NAME, 0)

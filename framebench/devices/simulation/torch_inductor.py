@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cache, partial
 from types import ModuleType
 from typing import Any, NoReturn
@@ -41,8 +41,10 @@ from torch.utils._pytree import tree_map_only
 
 from framebench.devices.simulation.torch_device import (
     NAME,
+    Replacement,
     do_nothing,
     replace_attribute,
+    replace_attributes,
     take_place_of_cuda,
 )
 from framebench.devices.simulation.torch_gpu import Gpu, GpuProperties
@@ -209,7 +211,7 @@ def patch_inductor() -> Iterator[None]:
     # Patterns are the same for every device. They are traced on the CPU, since autograd on the
     # simulated device would need the simulation's modes.
     trace_patterns = partial(joint_graph.lazy_init, torch.device("cpu"))
-    replacements: list[tuple[Any, str, Any]] = [
+    replacements: list[Replacement] = [
         (scheduler, "has_triton", lambda *_: True),
         (scheduler, "_is_gpu_triton_backend", are_both_on_gpu),
         (torch.utils._triton, "triton_hash_with_backend", lambda: "none"),
@@ -220,9 +222,7 @@ def patch_inductor() -> Iterator[None]:
         (torch.cuda, "get_device_properties", refuse_properties),
         (rng_prims, "get_device", lambda *_: "cpu"),  # where the state of random numbers lies
     ]
-    with ExitStack() as stack:
-        for owner, name, value in replacements:
-            stack.enter_context(replace_attribute(owner, name, value))
+    with replace_attributes(replacements):
         yield
 
 

@@ -6,7 +6,7 @@ The buffers of NCCL lie outside of PyTorch's allocator, and are not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -17,7 +17,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters.torch import ranks_private as private
-from framebench.devices.simulation.torch_device import NAME, register_backend, replace_attribute
+from framebench.devices.simulation.torch_device import (
+    NAME,
+    Replacement,
+    register_backend,
+    replace_attributes,
+)
 
 
 @contextmanager
@@ -31,18 +36,19 @@ def join_as_rank(rank: int, ranks: int) -> Iterator[None]:
     register_backend()
     private.join_fake_group(rank, ranks, backend=f"cpu:fake,{NAME}:fake")
     private.share_empty_chunks()
-    with ExitStack() as stack:
-        stack.callback(dist.destroy_process_group)
-        skip = skip_init_process_group
-        stack.enter_context(replace_attribute(dist, "init_process_group", skip))
-        init_mesh = make_mesh_init(DeviceMesh.__init__)
-        stack.enter_context(replace_attribute(DeviceMesh, "__init__", init_mesh))
-        init_replica = make_replica_init(DistributedDataParallel.__init__)
-        stack.enter_context(replace_attribute(DistributedDataParallel, "__init__", init_replica))
-        propagate = ShardingPropagator._propagate_tensor_meta_non_cached
-        name = "_propagate_tensor_meta_non_cached"
-        stack.enter_context(replace_attribute(ShardingPropagator, name, disable_modes(propagate)))
-        yield
+    init_replica = make_replica_init(DistributedDataParallel.__init__)
+    propagate = disable_modes(ShardingPropagator._propagate_tensor_meta_non_cached)
+    replacements: list[Replacement] = [
+        (dist, "init_process_group", skip_init_process_group),
+        (DeviceMesh, "__init__", make_mesh_init(DeviceMesh.__init__)),
+        (DistributedDataParallel, "__init__", init_replica),
+        (ShardingPropagator, "_propagate_tensor_meta_non_cached", propagate),
+    ]
+    try:
+        with replace_attributes(replacements):
+            yield
+    finally:
+        dist.destroy_process_group()
 
 
 def skip_init_process_group(*_: Any, **__: Any) -> None:

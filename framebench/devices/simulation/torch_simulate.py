@@ -45,10 +45,11 @@ from framebench.devices.simulation.torch_compiled import make_compile
 from framebench.devices.simulation.torch_cuda import answer_cuda
 from framebench.devices.simulation.torch_device import (
     GpuStream,
+    Replacement,
     do_nothing,
     is_on_gpu,
     pose_as_gpu,
-    replace_attribute,
+    replace_attributes,
 )
 from framebench.devices.simulation.torch_eager import EagerOnGpu
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE, Gpu
@@ -209,6 +210,14 @@ def simulated_gpu(watch: Watch) -> Iterator[torch.device]:
     def record_stream(tensor: Tensor, stream: GpuStream) -> None:
         watch.record_stream(tensor, stream.number)
 
+    replacements: list[Replacement] = [
+        (torch, "clear_autocast_cache", clear_both_caches),
+        (torch, "compile", make_compile(watch)),
+        # a file of fake tensors would take the place of the program's own
+        (torch, "save", do_nothing),
+        (torch.UntypedStorage, "resize_", resize_and_follow),
+        (Tensor, "record_stream", record_stream),
+    ]
     with ExitStack() as stack:
         where = stack.enter_context(pose_as_gpu(watch.allocator))
         register_attention()
@@ -218,17 +227,12 @@ def simulated_gpu(watch: Watch) -> Iterator[torch.device]:
         CURRENT.append(watch.gpu)
         stack.callback(CURRENT.pop)
         stack.callback(torch_autocast.CAST_WEIGHTS.clear)
-        stack.enter_context(replace_attribute(torch, "clear_autocast_cache", clear_both_caches))
-        stack.enter_context(replace_attribute(torch, "compile", make_compile(watch)))
-        # a file of fake tensors would take the place of the program's own
-        stack.enter_context(replace_attribute(torch, "save", do_nothing))
+        stack.enter_context(replace_attributes(replacements))
         stack.enter_context(follow_bitsandbytes())
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
-        stack.enter_context(replace_attribute(torch.UntypedStorage, "resize_", resize_and_follow))
-        stack.enter_context(replace_attribute(Tensor, "record_stream", record_stream))
         stack.enter_context(watch)
         stack.enter_context(EagerOnGpu(watch))
         stack.enter_context(answer_cuda(watch))

@@ -4,7 +4,6 @@ the CPU. Printed as JSON.
 
 import json
 import sys
-from contextlib import ExitStack
 
 import torch
 import torch.optim.optimizer as optimizers
@@ -13,7 +12,7 @@ from framebench.budget.predict.worker import predict_step_bytes
 from framebench.devices.catalog import find
 from framebench.devices.simulation import torch_attention, torch_kernels
 from framebench.devices.simulation.blocks import Settings
-from framebench.devices.simulation.torch_device import replace_attribute
+from framebench.devices.simulation.torch_device import replace_attributes
 from framebench.devices.simulation.torch_plan import make_step_builder
 from framebench.devices.simulation.torch_simulate import simulate
 from framebench.devices.simulation.torch_watch import Watch
@@ -38,9 +37,7 @@ CHOICES_OF_A_CPU = (
 counts = {}
 for case_id in sys.argv[1:]:
     case = parse_any_batch(case_id)
-    with ExitStack() as stack:
-        for choice in CHOICES_OF_A_CPU:
-            stack.enter_context(replace_attribute(*choice))
+    with replace_attributes(CHOICES_OF_A_CPU):
         found = simulate(make_step_builder(case), find("h100-80gb"), steps=2, settings=Settings())
     counts[case_id] = predict_step_bytes(case) | {
         "simulated": found.watch.allocator.stats.requested_peak,
