@@ -320,9 +320,10 @@ def write_sentence(
     """
     first = assessments[0]
     fitting = [assessment for assessment in assessments if assessment.fits]
+    within = f"within {format_gib(first.memory)} of " if first.budget else "on "
     sentence = (
-        f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} on one "
-        f"{first.device.title} at the upper end of the error."
+        f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} "
+        f"{within}one {first.device.title} at the upper end of the error."
     )
     predicted = []
     for assessment in fitting or assessments:
@@ -346,6 +347,11 @@ def write_sentence(
     if any(assessment.is_tight for assessment in best.values()):
         sentence += f" Little memory is left, and these are not predicted: {NOT_PREDICTED}."
     return sentence
+
+
+def format_gib(size: int) -> str:
+    """Return bytes in GiB with the unit."""
+    return f"{size / GIB:,.2f} GiB"
 
 
 def describe_model(case: Case) -> str:
@@ -418,7 +424,7 @@ def make_table(
     batch_title = f"batch {batch}" if batch else "largest batch that fits"
     allowed = describe_errors(assessment.planned for assessment in assessments)
     caption = (
-        f"Predicted, not measured. There are {first.memory / GIB:,.2f} GiB. needs = reserved + the "
+        f"Predicted, not measured. There are {format_gib(first.memory)}. needs = reserved + the "
         f"error by which predictions were too low ({allowed}){describe_context(first.device)}. Not "
         f"predicted: {NOT_PREDICTED}. How it is predicted: docs/devices.md."
     )

@@ -378,3 +378,14 @@ def test_an_answer_with_little_to_spare_says_what_is_not_predicted(
     (sentence,) = [line for line in done.stdout.splitlines() if "1 of 1 strategies fit" in line]
     assert ("Little memory is left" in sentence) is is_tight
     assert ("speed" in sentence) is is_tight
+
+
+@pytest.mark.parametrize(
+    ("budget", "place"),
+    [([], " on one NVIDIA"), (["--budget", "24GiB"], " within 24.00 GiB of one NVIDIA")],
+)
+def test_the_answer_names_the_budget(budget, place, predict_needs, tmp_path):
+    predict_needs(lambda case: GIB)
+    case = "transformer/torch/train/fp32/b8/full"
+    done = framebench("advise", case, *GPU, *budget, results=tmp_path)
+    assert f"1 of 1 strategies fit transformer train, size full{place}" in done.stdout
