@@ -334,24 +334,37 @@ def run_block(name: str, variants: list[Variant], n_always: int, run: Run) -> Bl
         pages.renew(files)
     outcomes = [process.complete_outcome() for process in processes]
     fail_verifications_against_wrong(processes, outcomes)
-    block = BlockOutcome([], variants[len(processes) :], [])
     case_ids = [process.variant.case.id for process in processes]
+    has_others = len(processes) > 1
+    timed = []
+    out_of_memory = []
     for number, (process, outcome) in enumerate(zip(processes, outcomes)):
-        if outcome.status == "oom" and len(processes) > 1 and run.options.memory_limit is None:
-            block.out_of_memory.append(process.variant)
+        if outcome.status == "oom" and has_others and run.options.memory_limit is None:
+            out_of_memory.append(process.variant)
             continue
-        # the process compiled what it ran, and nothing else disturbed it
-        is_undisturbed = run.compiles_alone or not nvml.list_gpus()
-        has_first_step = process.is_cold and is_undisturbed and not run.without_times
-        record = recording.make_record(
-            run.make_context(process.variant, load),
-            outcome,
-            mathematics=run.mathematics_by_variant.get(process.variant),
-            turns=describe_turns(process, number, case_ids, name, seed, matmul),
-            has_first_step=has_first_step,
-        )
-        block.timed.append(TimedVariant(process.variant, record, outcome.resident_bytes))
-    return block
+        turns = describe_turns(process, number, case_ids, name, seed, matmul)
+        record = make_time_record(process, outcome, turns, load, run)
+        timed.append(TimedVariant(process.variant, record, outcome.resident_bytes))
+    return BlockOutcome(timed, variants[len(processes) :], out_of_memory)
+
+
+def make_time_record(
+    process: TimedProcess, outcome: CaseOutcome, turns: Turns, load: float, run: Run
+) -> Record:
+    """Return the record of a timed process, which still lacks the memory.
+
+    `load` is the load average before the block.
+    """
+    # its first step counts if it compiled what it ran, and nothing else disturbed it
+    is_undisturbed = run.compiles_alone or not nvml.list_gpus()
+    has_first_step = process.is_cold and is_undisturbed and not run.without_times
+    return recording.make_record(
+        run.make_context(process.variant, load),
+        outcome,
+        mathematics=run.mathematics_by_variant.get(process.variant),
+        turns=turns,
+        has_first_step=has_first_step,
+    )
 
 
 def start_processes(

@@ -61,11 +61,9 @@ def explain_step(adapter: JaxAdapter) -> dict[str, Any]:
     for instruction in computations[entry]:
         if instruction.opcode == "parameter":
             for buffer in positions[instruction.name].values():
-                label_argument(buffer, instruction.op_name)
                 allocation, _start = buffer.place
                 _size, purpose = allocations[allocation]
-                if "maybe-live-out" not in purpose:
-                    buffer.died = NEVER  # not donated: no result lies in its place
+                label_argument(buffer, instruction.op_name, is_donated="maybe-live-out" in purpose)
     buffers: list[HloBuffer] = []
     for buffers_by_index in positions.values():
         buffers += buffers_by_index.values()
@@ -93,11 +91,14 @@ def compile_step(adapter: JaxAdapter, folder: str) -> StepProgram:
     return program
 
 
-def label_argument(buffer: HloBuffer, op_name: str) -> None:
+def label_argument(buffer: HloBuffer, op_name: str, is_donated: bool) -> None:
     """Label an argument's buffer by the argument's name.
 
-    `state[0].mu['blocks'][0]['fc1']['bias']` is an optimizer state of blocks.0.fc1.
+    `state[0].mu['blocks'][0]['fc1']['bias']` is an optimizer state of blocks.0.fc1. An argument
+    that is not donated lives on after the step: no result lies in its place.
     """
+    if not is_donated:
+        buffer.died = NEVER
     buffer.kind = "other"
     for begin, kind in ARGUMENT_KINDS.items():
         if op_name.startswith(begin):
