@@ -149,6 +149,11 @@ def test_what_scripts_do_with_numbers_and_lengths_is_simulated(simulated, step, 
 
 
 @pytest.mark.slow
+def test_an_optimizer_that_keeps_what_values_say_is_refused(simulated):
+    assert "L-BFGS keeps is decided by their values" in simulated["lbfgs"]
+
+
+@pytest.mark.slow
 def test_a_scaler_finds_no_gradient_infinite(simulated):
     """Otherwise its optimizer would never step, and have no momentum."""
     assert simulated["scaled"]["kinds"]["optimizer states"] >= WEIGHT

@@ -390,10 +390,18 @@ def mark_states(watch: Watch, optimizers: Iterable[torch.optim.Optimizer]) -> No
 
 @contextmanager
 def follow_phases(watch: Watch) -> Iterator[None]:
-    """Let optimizers say when they run; the backward pass is known by its thread."""
+    """Let optimizers say when they run; the backward pass is known by its thread.
+
+    Raises NotImplementedError for L-BFGS.
+    """
     before: list[str] = []
 
-    def enter(*_: Any) -> None:
+    def enter(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise NotImplementedError(
+                "how many gradients L-BFGS keeps is decided by their values, and tensors have none "
+                "here"
+            )
         before.append(watch.phase)
         watch.phase = "optimizer"
 

@@ -279,6 +279,21 @@ def make_ctc_step(device):
     return step
 
 
+def make_lbfgs_step(device):
+    """An optimizer that computes the loss as often as its values ask for."""
+    model = nn.Linear(WIDTH, WIDTH).to(device)
+    batch = torch.randn(ROWS, WIDTH, device=device)
+    optimizer = torch.optim.LBFGS(model.parameters())
+
+    def compute_loss():
+        optimizer.zero_grad()
+        loss = model(batch).square().mean()
+        loss.backward()
+        return loss
+
+    return lambda: optimizer.step(compute_loss)
+
+
 def describe(make_step, **options):
     """Return what a test looks at, or why the step is not simulated."""
     try:
@@ -316,6 +331,7 @@ print(
             "logging": describe(make_logging_step),
             "packed": describe(make_packed_step),
             "ctc": describe(make_ctc_step),
+            "lbfgs": describe(make_lbfgs_step),
             "recorded": describe(make_recorded_step),
             "streams done": describe(make_streamed_step, other_streams="done"),
             "streams waiting": describe(make_streamed_step, other_streams="waiting"),
