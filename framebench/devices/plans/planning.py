@@ -69,7 +69,9 @@ def select_cases(selector: str) -> list[Case]:
         for one in expand_braces(selector):
             cases += select_cases(one)
         return drop_duplicates(cases)
-    if asks_for_ranks(selector) and spec.DESCRIBED.fullmatch(selector.rsplit("/", 1)[-1]):
+    is_over_ranks = asks_for_ranks(selector)
+    size = selector.rsplit("/", 1)[-1]
+    if is_over_ranks and spec.DESCRIBED.fullmatch(size):
         return match_cases(selector)
     described = hypothetical.select_described(selector)
     if described:
@@ -79,10 +81,9 @@ def select_cases(selector: str) -> list[Case]:
     except UnknownCase:
         if any(glob in selector for glob in "*?["):
             raise
+    # not a declared case: one of another batch, or of other ranks
     case_id = hypothetical.add_missing_size(selector, FULL_SIZE)
-    if asks_for_ranks(selector):
-        return [over_ranks(case_id)]
-    return [hypothetical.parse_any_batch(case_id)]
+    return [over_ranks(case_id) if is_over_ranks else hypothetical.parse_any_batch(case_id)]
 
 
 def explain_unpredictable_on_device(case: Case, device: Device) -> str | None:

@@ -37,13 +37,15 @@ FakePlanner = Callable[[str | dict[str, Any]], Path]
 
 @pytest.fixture
 def fake_planner(tmp_path, monkeypatch) -> FakePlanner:
-    """Put a planner in the place of every framework's: a program, or what it answers. Return the
-    file to which it adds a letter for each case.
+    """Return a function that puts a planner in the place of every framework's.
+
+    It takes the planner's program, or what that answers, and returns the file to which the planner
+    adds a letter for each case.
     """
 
     def write_planner(body: str | dict[str, Any]) -> Path:
         planner_calls = tmp_path / "planner_calls"
-        interpreter = tmp_path / "python"
+        interpreter = tmp_path / "python"  # a script, which is run as the environment's Python
         if isinstance(body, dict):
             body = f"print('noise'); print({json.dumps(body)!r})"
         interpreter.write_text(

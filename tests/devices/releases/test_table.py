@@ -38,7 +38,9 @@ def results(tmp_path) -> Path:
 def bisect_plans(results: Path) -> Bisection:
     measure = PlanBench(CASE, H100.name, results).measure
     case = Case.from_id(CASE)
-    return bisect.bisect_releases(case, 0.01, list(SIZES), measure, H100.name)
+    return bisect.bisect_releases(
+        case, minimum=0.01, release_names=list(SIZES), measure=measure, device=H100.name
+    )
 
 
 def test_releases_stand_side_by_side_in_their_order():
