@@ -182,11 +182,11 @@ def find_anchor(record: RecordBase, members: Sequence[RecordBase]) -> RecordBase
 def identify_processes(members: Sequence[RecordBase]) -> dict[int, ProcessKey]:
     """Return the name of each record's process, the same in every block, by the record's `id`."""
     processes: dict[int, ProcessKey] = {}
-    places: dict[VariantKey, list[int]] = defaultdict(list)  # of its processes in the block
+    arms_of_variants: dict[VariantKey, list[int]] = defaultdict(list)
     for record in members:
         variant = get_variant(record)
-        place = record.turns_taken.arm
-        if place not in places[variant]:
-            places[variant].append(place)
-        processes[id(record)] = variant, places[variant].index(place)
+        arms = arms_of_variants[variant]
+        if record.turns_taken.arm not in arms:
+            arms.append(record.turns_taken.arm)
+        processes[id(record)] = variant, arms.index(record.turns_taken.arm)
     return processes
