@@ -82,16 +82,6 @@ def compare_times(
     return make_verdict(TIME, ratio, base_time, change_time)
 
 
-class Peaks(NamedTuple):
-    """The peaks of some processes in bytes, and the instrument that read them.
-
-    Both are empty if no instrument read any.
-    """
-
-    instrument: str
-    bytes: list[int]
-
-
 def compare_memory(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
     """Return the verdict on peaks, or None if there are none or two instruments read them."""
     base_records = select_with_peaks(base)
@@ -100,15 +90,21 @@ def compare_memory(base: Sequence[Record], change: Sequence[Record]) -> Verdict 
     if shared:  # peaks of one session are the fairest comparison
         base_records = select_sessions(base_records, shared)
         change_records = select_sessions(change_records, shared)
-    base_peaks = find_newest_peaks(base_records)
-    change_peaks = find_newest_peaks(change_records)
-    if not base_peaks.bytes or not change_peaks.bytes:
+    if not base_records or not change_records:
         return None
-    if base_peaks.instrument != change_peaks.instrument:
+    instrument = find_newest(base_records).peak_instrument
+    if instrument is None or instrument != find_newest(change_records).peak_instrument:
         return None
-    ratio = compare_peaks(base_peaks.bytes, change_peaks.bytes, base_peaks.instrument)
-    verdict = make_verdict(PEAK, ratio, max(base_peaks.bytes), max(change_peaks.bytes))
-    return verdict._replace(instrument=base_peaks.instrument)
+    base_peaks = list_newest_peaks(base_records, instrument)
+    change_peaks = list_newest_peaks(change_records, instrument)
+    ratio = compare_peaks(base_peaks, change_peaks, instrument)
+    verdict = make_verdict(PEAK, ratio, max(base_peaks), max(change_peaks))
+    return verdict._replace(instrument=instrument)
+
+
+def find_newest(records: Sequence[Record]) -> Record:
+    """Return the record that was made last."""
+    return max(records, key=get_measurement_time)
 
 
 def select_with_peaks(records: Sequence[Record]) -> list[Record]:
@@ -126,20 +122,11 @@ def select_sessions(records: Sequence[Record], sessions: set[str]) -> list[Recor
     return [record for record in records if record.provenance.session in sessions]
 
 
-def find_newest_peaks(records: Sequence[Record]) -> Peaks:
-    """Return the peaks of the session that the newest record is of, by that record's instrument.
-
-    A record of the session that has no number of this instrument is left out.
-    """
-    if not records:
-        return Peaks("", [])
-    newest = max(records, key=get_measurement_time)
-    instrument = newest.peak_instrument or ""
-    peaks = []
-    for record in select_sessions(records, {newest.provenance.session}):
-        if instrument in record.peaks:
-            peaks.append(record.peaks[instrument])
-    return Peaks(instrument, peaks)
+def list_newest_peaks(records: Sequence[Record], instrument: str) -> list[int]:
+    """Return the bytes that an instrument read in the session of the newest record."""
+    session = find_newest(records).provenance.session
+    of_session = select_sessions(records, {session})
+    return [record.peaks[instrument] for record in of_session if instrument in record.peaks]
 
 
 def compare_instructions(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
