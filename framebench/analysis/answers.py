@@ -5,7 +5,7 @@ All pages, figures and commands use this selection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import pandas as pd
@@ -107,19 +107,6 @@ def select_with_price(ranked: Sequence[Any]) -> list[Any]:
     if timed and timed[0] is not ranked[0]:
         return [ranked[0], timed[0]]
     return list(ranked[:1])
-
-
-def find_timed(tables: Mapping[str, pd.DataFrame]) -> dict[tuple[str, str | None], tuple[str, Any]]:
-    """Return the first machine, with its row, that timed each case on each kind of device.
-
-    A case counts as timed where it shared blocks with its baseline.
-    """
-    timed: dict[tuple[str, str | None], tuple[str, Any]] = {}
-    for machine, table in tables.items():
-        is_timed = table["usable"] & table["time_ratio"].notna()
-        for row in rows.iterate_rows(table[is_timed]):
-            timed.setdefault((row.case, row.device), (machine, row))
-    return timed
 
 
 def get_time_ratio(row: Any) -> Ratio | None:

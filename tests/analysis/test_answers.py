@@ -41,6 +41,10 @@ def make_rows(
     return frames.make_rows(records)
 
 
+def change_row(row: Row, **changes: object) -> Row:
+    return Row(**(vars(row) | changes))
+
+
 OTHER = make_rows("other", ("fp32", 400, 1.0), ("checkpoint", 200, 1.5), ("accumulate", 300, 1.2))
 HERE = make_rows("here", ("fp32", 400, 9.0), ("checkpoint", 200, 13.5))
 HERE_ALONE = make_rows("here", ("checkpoint", 200, 13.5))  # without a baseline
@@ -76,7 +80,7 @@ def test_a_failure_here_is_not_hidden_by_another_machine():
 
 def test_speeds_of_a_cpu_rank_nothing_for_a_gpu():
     on_gpu = make_rows("here", ("fp32", MIB // 2, 0.1), ("checkpoint", MIB // 4, 0.1), hardware=GPU)
-    untimed_on_gpu = [Row(**(vars(row) | {"throughput": None})) for row in on_gpu]
+    untimed_on_gpu = [change_row(row, throughput=None) for row in on_gpu]
     timed_on_cpu = OTHER
 
     fitting = advise([untimed_on_gpu, timed_on_cpu], QUESTION).fitting
@@ -141,10 +145,19 @@ def test_an_unproven_strategy_saves_nothing():
     ids=["the first that was timed has the price", "timed itself", "nothing was timed"],
 )
 def test_the_least_memory_is_of_all_strategies_timed_or_not(ratios, shown):
-    timed = [Row(**(vars(row) | {"time_ratio": ratios.get(row.strategy)})) for row in OTHER]
+    timed = [change_row(row, time_ratio=ratios.get(row.strategy)) for row in OTHER]
     ranked = rank_strategies(frames.make_frame_of_rows(timed))
     assert list_strategies(ranked) == ["checkpoint", "accumulate"]
     assert list_strategies(select_with_price(ranked)) == shown
+
+
+@pytest.mark.parametrize(("device", "price"), [("cpu", "~1.50 on other"), ("a GPU", "not timed")])
+def test_a_missing_time_comes_from_another_machine_of_the_same_kind(device, price):
+    untimed = [change_row(row, time_ratio=None) for row in HERE]
+    timed = [change_row(row, time_ratio=1.5, device=device) for row in OTHER]
+    others = {"other": frames.make_frame_of_rows(timed)}
+    answer = make_answer(frames.make_frame_of_rows(untimed), others)
+    assert answer.texts["time"] == [price]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +172,7 @@ def test_the_answer_prefers_sizes_above_tiny_and_names_several(sizes, workloads)
     of_sizes = []
     for size in sizes:
         for row in OTHER:
-            changes = {"size": size, "case": row.case.replace("tiny", size)}
-            of_sizes.append(Row(**(vars(row) | changes)))
+            of_sizes.append(change_row(row, size=size, case=row.case.replace("tiny", size)))
     table = make_answer(frames.make_frame_of_rows(of_sizes))
     assert {row[0] for row in table.rows} == workloads
     assert table.rows[0][1:5] == ("torch", "0.1", "0.1", "checkpoint")

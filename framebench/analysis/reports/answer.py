@@ -14,7 +14,6 @@ from framebench.analysis import rows, tables
 from framebench.analysis.answers import (
     describe_rivals,
     find_rivals,
-    find_timed,
     get_time_ratio,
     select_comparable,
     select_savings,
@@ -49,7 +48,6 @@ def make_answer(
     If the rows lack a time, it is taken from `others`, by machine. Cases that are `listed` below
     the table with their causes have no note.
     """
-    timed = find_timed(others or {})
     trained = tables.select_in_use(table[table["scenario"] == SCENARIO])
     # the size for trying things out is left out where a workload has another
     is_serious = trained["size"] != TRIAL_SIZE
@@ -65,7 +63,7 @@ def make_answer(
         if sizes[name] > 1:
             name = f"{workload} {size}"
         for framework, group in usual.groupby("framework", sort=False):
-            for line in make_lines(group, timed):
+            for line in make_lines(group, others or {}):
                 lines.append({"workload": name, "framework": framework, **line})
     usual = pd.concat([trained.iloc[:0], *shown])
     caption = (
@@ -83,7 +81,7 @@ def make_answer(
     )
 
 
-def make_lines(group: pd.DataFrame, timed: Mapping[Any, Any]) -> Iterator[dict[str, Any]]:
+def make_lines(group: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     """Yield the least memory of one workload, size and framework, and the least that was timed.
 
     Without a measured baseline, yield its status.
@@ -102,21 +100,27 @@ def make_lines(group: pd.DataFrame, timed: Mapping[Any, Any]) -> Iterator[dict[s
     if savings.empty:
         yield line | {"strategy": "nothing"}
     for row in select_with_price(list(rows.iterate_rows(savings))):
-        price = describe_price(row, timed)
+        price = describe_price(row, others)
         needs = format_guessed_needs(row.needs_bytes, row.least_needs_bytes)
         yield line | {"least": needs, "strategy": row.strategy, "time": price}
 
 
-def describe_price(row: Any, timed: Mapping[Any, Any]) -> str:
-    """Return the ratio of step times, from another machine if this one has none."""
+def describe_price(row: Any, others: Mapping[str, pd.DataFrame]) -> str:
+    """Return the ratio of step times, from another machine if this one has none.
+
+    The other machine is the first that timed the case next to its baseline on such a device.
+    """
     ratio = get_time_ratio(row)
     if ratio is not None:
         return ratio.text
-    if (row.case, row.device) not in timed:
-        return "not timed"
-    machine, other = timed[row.case, row.device]
-    ratio = get_time_ratio(other)
-    return f"{ratio.text} on {machine}" if ratio else "not timed"
+    for machine, table in others.items():
+        is_case = (table["case"] == row.case) & (table["device"] == row.device)
+        timed = table[is_case & table["usable"] & table["time_ratio"].notna()]
+        for other in rows.iterate_rows(timed):
+            ratio = get_time_ratio(other)
+            if ratio is not None:
+                return f"{ratio.text} on {machine}"
+    return "not timed"
 
 
 def describe_origins(shown: pd.DataFrame) -> Iterator[str]:
