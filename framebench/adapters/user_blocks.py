@@ -130,8 +130,8 @@ def select_outermost(modules: list[Any], access: ModuleAccess) -> list[Any]:
 
 
 def describe_model(
+    modules: Mapping[str, Any],
     blocks: list[Any],
-    names: Mapping[int, str],
     inputs: Any,
     targets: Any,
     batch_norms: Sequence[str],
@@ -140,13 +140,14 @@ def describe_model(
     """Return the facts of a user's model that are read the same way in every framework.
 
     Args:
-        blocks: The model's blocks.
-        names: The name of each module of the model, by the module's `id`.
+        modules: The modules of the model by name.
+        blocks: The model's blocks, which are among them.
         inputs: The inputs of the file's batch.
         targets: The targets of the file's batch; there may be none.
         batch_norms: The names of the modules that couple the samples of a batch.
         has_convolutions: Whether the model has convolutions that may be 2-D.
     """
+    names = {id(module): name for name, module in modules.items()}
     first_input = list_arrays(inputs)[0]
     target_arrays = list_arrays(targets)
     return {

@@ -464,8 +464,8 @@ def facts(size: int) -> ModelFacts:
     for path, module in nnx.iter_modules(model):
         modules[".".join(str(key) for key in path)] = module
     description = user_blocks.describe_model(
+        modules,
         find_blocks(model),
-        {id(module): name for name, module in modules.items()},
         inputs,
         targets,
         batch_norms=[name for name, m in modules.items() if isinstance(m, nnx.BatchNorm)],

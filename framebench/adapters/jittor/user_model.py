@@ -153,14 +153,14 @@ def facts(size: int) -> ModelFacts:
                 trained.append(param)
     if not trained:
         raise user().fault("model", "no weight of the model asks for a gradient")
-    modules = list(model.named_modules())
+    modules = dict(model.named_modules())
     described = user_blocks.describe_model(
+        modules,
         find_blocks(model),
-        {id(module): name for name, module in modules},
         inputs,
         targets,
-        batch_norms=[name for name, module in modules if isinstance(module, nn.BatchNorm)],
-        has_convolutions=any(isinstance(module, nn.Conv) for _, module in modules),
+        batch_norms=[name for name, module in modules.items() if isinstance(module, nn.BatchNorm)],
+        has_convolutions=any(isinstance(module, nn.Conv) for module in modules.values()),
     )
     return {
         **described,

@@ -444,8 +444,8 @@ def facts(size: int) -> ModelFacts:
     weight_facts = describe_weights(model)
     modules = dict(model.named_modules())
     description = user_blocks.describe_model(
+        modules,
         choose_blocks(model, inputs, targets),
-        {id(module): name for name, module in modules.items()},
         inputs,
         targets,
         batch_norms=[name for name in list_names(model, NORMS) if uses_batch(model, name)],
