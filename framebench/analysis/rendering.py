@@ -258,21 +258,21 @@ def find_minimum_width(table: Table, name: str) -> int:
 def choose_widths(table: Table, names: Sequence[str], width: int) -> dict[str, int]:
     """Return the characters of each column: no word is broken, and few columns are folded.
 
-    What is left of the width goes to the columns that lack least. Nothing is returned where the
-    columns do not fit even so, since rich then shares the width out by itself.
+    What is left of the width goes, character by character, to the column whose longest cell takes
+    most lines. Nothing is returned where the columns do not fit even so, since rich then shares the
+    width out by itself.
     """
     remaining = width - count_least_characters(table, names)
     if remaining < 0:
         return {}
     widths = {name: find_minimum_width(table, name) for name in names}
-    lacking = {}
-    for name in names:
-        longest = max(map(len, table.texts[name]), default=0)
-        lacking[name] = max(0, longest - widths[name])
-    for name in sorted(names, key=lambda name: lacking[name]):
-        more = min(lacking[name], remaining)
-        widths[name] += more
-        remaining -= more
+    longest = {name: max(map(len, table.texts[name]), default=0) for name in names}
+    for _ in range(remaining):
+        lines = {name: math.ceil(longest[name] / widths[name]) for name in names}
+        tallest = max(names, key=lambda name: lines[name])
+        if lines[tallest] <= 1:
+            break
+        widths[tallest] += 1
     return widths
 
 

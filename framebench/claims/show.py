@@ -173,7 +173,8 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
     rows = []
     for entry in entries:
         says = shorten(entry.says, SAYS, placeholder=" ...")
-        rows.append((entry.name, says, entry.measured, entry.planned, entry.judged))
+        judged = shorten(entry.judged, SAYS, placeholder=" ...")
+        rows.append((entry.name, says, entry.measured, entry.planned, judged))
     caption = (
         "Measured and planned are medians of the comparisons that decide, with the range of their "
         "intervals, or the lowest and the highest where they disagree (mixed). One claim with its "

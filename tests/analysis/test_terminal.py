@@ -79,3 +79,11 @@ def test_the_first_column_always_stays():
 def test_text_from_records_is_shown_as_it_is(text):
     assert text in print_table(Table.of_text("t", "c", ("a",), ((text,),)), 120)
     assert "x" in print_table(Table.of_text("t", "c", ("a",), (("\x1b[31mx",),)), 120)
+
+
+def test_columns_of_sentences_share_the_width():
+    """Else the one with the longest text would be a tower of single words."""
+    rows = (("B3", "word " * 12, "word " * 8, "word " * 15),)
+    head = ("id", "claim", "measured", "verdict")
+    printed = print_table(Table.of_text("title", "", head, rows, left=4), 100)
+    assert sum(line.startswith("│") for line in printed.splitlines()) == 3
