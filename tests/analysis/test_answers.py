@@ -15,7 +15,7 @@ from framebench.analysis.answers import (
     select_with_price,
 )
 from framebench.analysis.frames import Row
-from framebench.analysis.reports.answer import make_answer
+from framebench.analysis.reports.answer import describe_origins, make_answer
 from framebench.analysis.searches import Searches
 from framebench.budget.advise.advice import advise
 from framebench.publish.sentences.in_words import describe_training
@@ -176,3 +176,18 @@ def test_the_answer_prefers_sizes_above_tiny_and_names_several(sizes, workloads)
     table = make_answer(frames.make_frame_of_rows(of_sizes))
     assert {row[0] for row in table.rows} == workloads
     assert table.rows[0][1:5] == ("torch", "0.1", "0.1", "checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("frameworks", "sentences"),
+    [
+        (["torch", "torch"], ["each with cases measured on here and other"]),
+        (["torch", "jax"], ["with cases measured on here: unet3d torch", "other: unet3d jax"]),
+    ],
+)
+def test_machines_that_measured_of_everything_are_named_once(frameworks, sentences):
+    shown = pd.DataFrame(
+        {"workload": "unet3d", "framework": frameworks, "machine": ["here", "other"]}
+    )
+    for text, sentence in zip(describe_origins(shown), sentences, strict=True):
+        assert text.endswith(sentence)

@@ -128,7 +128,11 @@ def describe_origins(shown: pd.DataFrame) -> Iterator[str]:
     if shown["machine"].nunique() < 2:
         return
     names = shown["workload"] + " " + shown["framework"]
-    for machine, names_of_machine in names.groupby(shown["machine"], sort=False):
+    by_machine = names.groupby(shown["machine"], sort=False)
+    if (by_machine.nunique() == names.nunique()).all():
+        yield f"each with cases measured on {' and '.join(shown['machine'].unique())}"
+        return
+    for machine, names_of_machine in by_machine:
         yield f"with cases measured on {machine}: {rows.shorten_list(names_of_machine)}"
 
 
