@@ -154,7 +154,7 @@ def summarize_alike(lines: Sequence[Line], claim: Claim, is_named: bool) -> str:
     return f"{len(lines)} {verdict}"
 
 
-def sort_by_gain(lines: Iterable[Line]) -> list[Line]:
+def sort_by_gain(lines: Sequence[Line]) -> list[Line]:
     """Return the lines by verdict, the largest gain first and undecided ones last."""
     ranked = []
     for verdict in (*reversed(DECIDED), "undecided", DOES_NOT_RUN, NOT_MEASURED):

@@ -179,6 +179,7 @@ def test_run_of_a_claim_that_no_measurement_decides_says_what_it_lacks(
 
 
 def test_run_says_before_it_measures_how_long_that_takes_and_how_to_interrupt_it(harness, results):
+    """B19 compares the times of compiled and eager steps, of which none is there."""
     add_record(results, EAGER)
     run_claims("B19", "--run", "--size", "tiny", "--blocks", "3", results=results)
     before = harness.said[: harness.said.index("measuring")]

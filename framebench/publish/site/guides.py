@@ -36,7 +36,10 @@ EXPLANATION = ["reading", "verification", "checks", "devices", "claims", "report
 REFERENCE = ["commands", "strategies"]
 # among the other files of a checkout that become pages
 OTHERS = ("CONTRIBUTING.md", "CHANGELOG.md", "examples/articles/README.md")
-LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#|mailto:)([^)#\s]+)(#[^)\s]*)?\)")
+# of Markdown, to a file of the checkout; an image's begins with an exclamation mark
+LINK = re.compile(
+    r"(?P<image>!?)\[(?P<text>[^\]]*)\]\((?!https?:|#|mailto:)(?P<target>[^)#\s]+)(#[^)\s]*)?\)"
+)
 
 
 def write_guides(source: SourceFolder) -> list[str]:
@@ -88,11 +91,10 @@ def drop_dead_links(text: str, file: Path, pages: Collection[Path]) -> str:
     """
 
     def replace(found: re.Match[str]) -> str:
-        is_image, shown, target = found[1], found[2], found[3]
-        path = Path(os.path.normpath(file.parent / target))
-        if is_image or path in pages or not path.exists():
-            return found[0]
-        return shown
+        """Return the link as it is, or only its text."""
+        path = Path(os.path.normpath(file.parent / found["target"]))
+        stays = found["image"] or path in pages or not path.exists()
+        return found[0] if stays else found["text"]
 
     return LINK.sub(replace, text)
 

@@ -74,6 +74,7 @@ def read_message(tab: Any) -> str:
 
 
 def choose_answers(tab: Any, budget: int | None = None, **answers_by_list: str) -> None:
+    """Choose from the form's lists, by their names, and type a budget in MiB."""
     for name, value in answers_by_list.items():
         tab.locator(f"select[name={name}]").select_option(value)
     if budget is not None:
