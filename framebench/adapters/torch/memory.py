@@ -82,9 +82,15 @@ def optimizer_in_backward(adapter: TorchAdapter) -> Proof:
     """Update each weight in the backward pass."""
     adapter.recipe.wrap("optimizer", lambda make: partial(_make_one_by_one, make))
 
+    updated: set[int] = set()  # the ids of weights that got a gradient
+
+    def update(weight: torch.Tensor) -> None:
+        updated.add(id(weight))
+        adapter.optimizer.update(weight)
+
     def attach() -> None:
         for p in adapter.list_trained():
-            p.register_post_accumulate_grad_hook(lambda p: adapter.optimizer.update(p))
+            p.register_post_accumulate_grad_hook(update)
 
     adapter.before_first_step.append(attach)
 
@@ -92,15 +98,19 @@ def optimizer_in_backward(adapter: TorchAdapter) -> Proof:
         """Make a step, and count the gradients it leaves and the weights it moves."""
         trained = adapter.list_trained()
         before = [p.detach().clone() for p in trained]
+        updated.clear()
         adapter.one_step()
         return {
             "gradients_left": sum(p.grad is not None for p in trained),
             "weights_moved": sum(not torch.equal(a, b) for a, b in zip(before, trained)),
-            "weights_trained": len(trained),
+            "weights_updated": len(updated),
         }
 
-    # no gradient is left when the backward pass ends, and yet every weight has moved
-    return expect(gradients_left=0, weights_moved=equal_to("weights_trained")).counting(count_moved)
+    # no gradient is left when the backward pass ends, and yet every weight that got one has moved
+    proof = expect(
+        gradients_left=0, weights_updated=above(0), weights_moved=equal_to("weights_updated")
+    )
+    return proof.counting(count_moved)
 
 
 @switch
@@ -114,9 +124,11 @@ def keep_grads(adapter: TorchAdapter) -> Proof:
         before = [p.grad for p in trained]
         adapter.one_step()
         kept_count = sum(p.grad is old is not None for p, old in zip(trained, before))
-        return {"gradients_kept": kept_count, "weights_trained": len(trained)}
+        gradients = sum(p.grad is not None for p in trained)
+        return {"gradients_kept": kept_count, "gradients": gradients}
 
-    return expect(gradients_kept=equal_to("weights_trained")).counting(count_kept)
+    proof = expect(gradients=above(0), gradients_kept=equal_to("gradients"))
+    return proof.counting(count_kept)
 
 
 @switch
