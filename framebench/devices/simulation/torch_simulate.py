@@ -236,8 +236,8 @@ def simulated_gpu(watch: Watch) -> Iterator[torch.device]:
         stack.enter_context(watch)
         stack.enter_context(EagerOnGpu(watch))
         stack.enter_context(answer_cuda(watch))
+        stack.callback(setattr, watch, "has_ended", True)  # also of what an error interrupts
         yield where
-        watch.has_ended = True
 
 
 def simulate(
