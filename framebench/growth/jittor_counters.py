@@ -88,6 +88,7 @@ class GraphArrays(StorageTracker):
         """Return each array once. Nothing is waited for: that would end what is kept."""
         graph = jt.dump_all_graphs()
         nodes = [str(node) for node in graph.nodes_info]
+        inputs, outputs = graph.inputs, graph.outputs  # once: Jittor copies them each time
         numbers_in_python = {read_number(node) for node in graph.hold_vars}
         arrays: dict[str, LiveStorage] = {}  # by address: views share an array
         for place, node in enumerate(nodes):
@@ -97,8 +98,8 @@ class GraphArrays(StorageTracker):
             address = variable["address"]
             has_memory = int(address, 16) != 0
             if has_memory and address not in arrays:
-                maker = find_operator(nodes, graph.inputs[place])
-                user = find_operator(nodes, graph.outputs[place])
+                maker = find_operator(nodes, inputs[place])
+                user = find_operator(nodes, outputs[place])
                 arrays[address] = describe_array(variable, maker, user)
         return list(arrays.values())
 
