@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -23,6 +25,8 @@ from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 from framebench.suite.result import StrategyEffect
 
+CORRECTED_FROM = 1.5  # ratio of two estimates of the same time, by which a new one is printed
+CORRECTED_FROM_S = 30.0  # their difference in seconds
 GUESS_S = 20.0  # expected for a case of which no record says more
 BAR_COLUMNS = 52  # of the terminal's columns, those that the bar, counts and times take
 LEAST_COLUMNS = 20  # of the terminal's columns, those that the case gets at least
@@ -40,7 +44,8 @@ class CaseProgress(Listener):
     `guesses`, in seconds. Cases without either take at least as long as others of their kind did.
     What this run has measured corrects it, for other cases by the median of (measured time /
     expected time): a first case that also builds kernels must not stand for all others.
-    If the first case `is_first_typical`, since everything was built before, it may stand for them.
+    If the first case `is_first_typical`, since everything was built before, it may stand for them,
+    and a line says so if that changes much.
     Cases that `session` has already measured count as done. `at_once` cases run next to each other.
     """
 
@@ -67,6 +72,8 @@ class CaseProgress(Listener):
         # of each block so far: measured / expected seconds. The expectation itself counts as one,
         # unless the first case is typical
         self.ratios: list[float] = [] if is_first_typical else [1.0]
+        self.prints_corrections = is_first_typical
+        self.announced_end = math.inf  # as the last line said, by `time.monotonic`
         measured = count_measured(results, session)
         # blocks by case
         self.left = {case: max(0, blocks - measured[case.id]) for case in cases}
@@ -93,6 +100,7 @@ class CaseProgress(Listener):
         if self.left:
             first_line = f"{self.first_line}: {self.format_remaining()}"
             self.console.print(first_line, markup=False, highlight=False, soft_wrap=True)
+            self.announced_end = time.monotonic() + self.estimate_remaining()
         self.bar.start()
         return self
 
@@ -119,6 +127,21 @@ class CaseProgress(Listener):
         """Return the seconds of one more block of a case."""
         correction = statistics.median_low(self.ratios) if self.ratios else 1.0
         return self.later_s.get(case, self.expected_s[case] * correction)
+
+    def correct_estimate(self, case: Case) -> None:
+        """Print how long the rest takes if that is much more or less than was printed before.
+
+        `case` was measured last.
+        """
+        remaining_s = self.estimate_remaining()
+        announced_s = max(0.0, self.announced_end - time.monotonic())
+        shorter_s, longer_s = sorted([remaining_s, announced_s])
+        if longer_s <= max(CORRECTED_FROM * shorter_s, shorter_s + CORRECTED_FROM_S):
+            return
+        cost = format_duration(self.expect_seconds(case))
+        line = f"{self.format_remaining()} left, since {case.strategy} took {cost} here"
+        self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self.announced_end = time.monotonic() + remaining_s
 
     def learn_seconds(self, record: Record) -> None:
         """Correct what is expected of this case and of others by the time that a record took."""
@@ -162,6 +185,8 @@ class CaseProgress(Listener):
         if record.framework_version:
             line += f"  {case.framework} {record.framework_version}"
         self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if self.prints_corrections:
+            self.correct_estimate(case)
 
 
 def format_record(record: Record, step_s: float | None = None, width: int = 41) -> str:

@@ -103,13 +103,25 @@ def test_cases_are_expected_to_be_as_fast_as_those_measured_in_this_run(tmp_path
     assert progress.format_remaining() == "about 45 s"
 
 
-def test_a_typical_first_case_corrects_the_time_of_the_others(tmp_path):
+@pytest.mark.parametrize(
+    ("took_s", "line"),
+    [
+        (100.0, "about 15 min left, since fp32 took 2 min here"),
+        (5.0, "about 45 s left, since fp32 took 5 s here"),
+        (22.0, None),  # as expected, or almost
+    ],
+)
+def test_the_first_typical_case_corrects_the_estimate(took_s, line, tmp_path):
+    text = StringIO()
+    console = Console(width=120, file=text)
     guesses = dict.fromkeys(TEN_CASES, 20.0)
-    progress = CaseProgress(
-        TEN_CASES, tmp_path, make_console(80), guesses=guesses, is_first_typical=True
-    )
-    finish_cases(progress, {TEN_CASES[0]: 100.0})
-    assert progress.format_remaining() == "about 15 min"
+    progress = CaseProgress(TEN_CASES, tmp_path, console, guesses=guesses, is_first_typical=True)
+    with progress:
+        finish_cases(progress, {TEN_CASES[0]: took_s})
+    lines = [printed.strip() for printed in text.getvalue().splitlines()]
+    assert lines[0] == "measuring 10 cases: about 3 min"
+    corrections = [printed for printed in lines if "left, since" in printed]
+    assert corrections == ([line] if line else [])
 
 
 def test_later_blocks_of_a_case_take_no_process_for_its_memory(tmp_path):
