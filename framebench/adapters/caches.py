@@ -51,8 +51,8 @@ class GrowingCache:
     """
 
     def __init__(self, layers: int, join: Callable[[Any, Any], Any]) -> None:
-        """Begin with nothing; `join` returns one array and another as one, along the tokens."""
-        self.layers: list[Any] = [()] * layers
+        """Begin with nothing; `join(a, b)` concatenates two arrays along the axis of the tokens."""
+        self.layers: list[Any] = [()] * layers  # a layer is empty until its first tokens
         self.join = join
 
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:

@@ -100,11 +100,13 @@ def get_micro_batch(case: Case) -> int:
 
 
 def list_trained_prefixes(case: Case) -> tuple[str, ...]:
-    """Return how the names of trained layers begin; the empty prefix is all of them."""
+    """Return the prefixes of the names of trained parameters: ("",) for all, () for none."""
     if case.scenario != "finetune":
         return ("",) if case.scenario_spec.trains else ()
     assert case.workload_spec.trained
-    return case.workload_spec.trained(case.config, get_options(case)["frozen"].get("part", "half"))
+    # what remains trained while the rest is frozen: half of the layers, the head, or LoRA's weights
+    part = get_options(case)["frozen"].get("part", "half")
+    return case.workload_spec.trained(case.config, part)
 
 
 def list_trained_params(case: Case) -> list[Param]:

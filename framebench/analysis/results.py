@@ -61,7 +61,6 @@ class Results:
         self._tables: dict[tuple[str, str], pd.DataFrame] = {}
         self._files: dict[str, list[tuple[str, Record]]] = {}
         self._for_tables: dict[str, list[RecordBase]] = {}
-        self._processors: dict[str, str | None] = {}  # by machine, once `machines` was asked for
 
     @classmethod
     def committed(cls, root: Path) -> Results:
@@ -132,23 +131,32 @@ class Results:
         return cases
 
     @cached_property
-    def machines(self) -> list[str]:
-        """Return the machines that have readable records, the one with the most of them first.
+    def first_records(self) -> dict[str, Record]:
+        """Return the first readable record of each machine that has any.
 
         A folder that has only damaged or newer records is left out, since a command that chose it
-        would have nothing to show. Lines of each folder are parsed until one is a record. Raises
-        OSError for a folder that cannot be read.
+        would have nothing to show. Raises OSError for a folder that cannot be read.
         """
-        counts: dict[str, int] = {}
+        records = {}
         for name in filter(self.includes, store.list_machines(self.root)):
             files = store.list_files(self.root, name)
-            first_records = filter(None, map(store.read_first_record, files))
-            first = next(first_records, None)
-            if first:
-                counts[name] = sum(map(count_lines, files))
-                self._processors[name] = first.cpu
-            else:
+            first = next(filter(None, map(store.read_first_record, files)), None)
+            if first is None:
                 self.read_machine(name)  # warns of what cannot be read
+            else:
+                records[name] = first
+        return records
+
+    @cached_property
+    def machines(self) -> list[str]:
+        """Return the machines that have readable records, the one with the most lines first.
+
+        Lines are counted instead of records, since to read them all takes long. Raises OSError for
+        a folder that cannot be read.
+        """
+        counts = {}
+        for name in self.first_records:
+            counts[name] = sum(map(count_lines, store.list_files(self.root, name)))
         return sorted(counts, key=lambda name: counts[name], reverse=True)  # equal ones by name
 
     def order_machines(self, processor: str | None = None) -> list[str]:
@@ -167,8 +175,8 @@ class Results:
         """Return why this machine is asked before others (CHOICES), or "" if it is not."""
         if machine == provenance.read_machine_name():
             return CHOICES[0]
-        # the processor of the first record of one of `machines`
-        is_alike = processor is not None and self._processors.get(machine) == processor
+        first = self.first_records.get(machine)
+        is_alike = first is not None and first.cpu is not None and first.cpu == processor
         return CHOICES[1] if is_alike else ""
 
     def has_more_than_trials(self, machine: str) -> bool:

@@ -219,7 +219,11 @@ def exists(case: Case) -> bool:
 
 
 def make_measure(row: Row, workload: str, framework: str) -> Measure:
-    """Return the measure of cases that the row describes, in one workload and framework."""
+    """Return the measure of cases that the row describes, in one workload and framework.
+
+    A row is about one `case`, or compares its `candidate` with its `base`, which may be another one
+    for some workloads and frameworks.
+    """
     base = row.base
     if isinstance(base, dict):
         base = base.get(f"{workload}/{framework}") or base["default"]

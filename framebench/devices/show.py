@@ -109,10 +109,15 @@ def show_predictions(
 
 
 def list_fields(planned: Planned) -> dict[str, Any]:
-    """Return a prediction for programs, with the types of a file's weights that are narrow."""
+    """Return a prediction as fields of JSON.
+
+    `weight_types` is added where weights of a user's model have 16 bits or fewer.
+    """
     fields: dict[str, Any] = planned.model_dump(mode="json")
-    types = Case.from_id(planned.case).workload_spec.weight_types
-    return fields | {"weight_types": types} if types else fields
+    weight_types = Case.from_id(planned.case).workload_spec.weight_types
+    if weight_types:
+        fields["weight_types"] = weight_types
+    return fields
 
 
 def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:

@@ -88,11 +88,16 @@ class TimedProcess:
         )
 
     def wait_until_ready(self) -> None:
-        """Wait until the case is built, verified and warmed up; choose its steps and rounds."""
+        """Wait until the case is built, verified and warmed up; choose its steps and rounds.
+
+        If it fails before, `outcome` says how.
+        """
         message = self.receive("ready", self.options.time_limit_s)
         if message is not None:
             ready = message["ready"]
-            self.verification = read_result({"verification": ready["verification"]}).verification
+            # as a part of a result, whose reader validates it
+            result = read_result({"verification": ready["verification"]})
+            self.verification = result.verification
             self.queues = ready["queues"]
             self.steps = max(1, math.ceil(TURN_S / ready["step_s"]))
             self.expected_turn_s = self.steps * ready["step_s"]

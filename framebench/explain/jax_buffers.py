@@ -55,7 +55,9 @@ class ProgramWalk:
         if instruction.opcode != "parameter":
             operands = [results.get(name, {}) for name in instruction.operands]
         elif arguments:
-            return arguments[int(instruction.operands[0])]
+            # the text of a parameter has its number where others have their operands
+            number = int(instruction.operands[0])
+            return arguments[number]
         inner = self.walk_called(instruction, operands)
         self.layers[instruction.name] = self.find_layer(instruction)
         if instruction.opcode not in (*ALIASES, "parameter", "constant"):
@@ -66,6 +68,7 @@ class ProgramWalk:
         for index, buffer in self.buffers.get(instruction.name, {}).items():
             self.fill(buffer, instruction)
             filled[index] = [buffer]
+        # a buffer of its own takes the place of one that is passed on
         return pass_on(instruction, operands) | inner | filled
 
     def walk_called(self, instruction: Instruction, operands: list[Positions]) -> Positions:

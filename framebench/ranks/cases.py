@@ -119,17 +119,17 @@ def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
 
 def explain_unpredictable_rank(case: Case) -> str | None:
     """Return why one rank of this case cannot be predicted, or None if it can."""
-    if case.support.supported and not case.support.gpu:
-        if case.strategy_spec.micro_batches > 1 and any(
-            part.switch == "fsdp" for part in case.parts
-        ):
-            return (
-                "PyTorch's tracker of a rank's memory follows one forward pass of a step, not "
-                "those of micro-batches"
-            )
-        if case.support.package:
-            return (
-                f"{case.support.package} is not followed on fake tensors: what its ranks hold "
-                "is counted in docs/sharding.md"
-            )
+    if not case.support.supported or case.support.gpu:
+        return hypothetical.explain_unpredictable(case)
+    is_fsdp = any(part.switch == "fsdp" for part in case.parts)
+    if is_fsdp and case.strategy_spec.micro_batches > 1:
+        return (
+            "PyTorch's tracker of a rank's memory follows one forward pass of a step, not those of "
+            "micro-batches"
+        )
+    if case.support.package:
+        return (
+            f"{case.support.package} is not followed on fake tensors: what its ranks hold is "
+            "counted in docs/sharding.md"
+        )
     return hypothetical.explain_unpredictable(case)

@@ -137,7 +137,7 @@ class Case:
 
     @property
     def is_known(self) -> bool:
-        """Return whether this version has the parts of the case, and has them together.
+        """Return whether this version declares the case's parts, and allows their combination.
 
         An archived record may be of a case that is not known. Such a case has a name, a scenario
         and a strategy, and no more.

@@ -282,40 +282,44 @@ def optimizer() -> optax.GradientTransformation:
     elif user().has_step() and select_returned(returned, nnx.Optimizer):
         returned = optax.identity()
     if isinstance(returned, optax.GradientTransformation):
-        return use_file_tree(returned)
+        return use_file_pytree(returned)
     init = getattr(returned, "init", None)
     update = getattr(returned, "update", None)
     if not callable(init) or not callable(update):
         expected = "an optax.GradientTransformation, or an object with its init and update"
         kind = describe_type(returned)
         raise user().fault("optimizer", f"optimizer() must return {expected}, not {kind}")
-    return use_file_tree(optax.GradientTransformation(init, update))  # as of optax.MultiSteps
+    return use_file_pytree(optax.GradientTransformation(init, update))  # as of optax.MultiSteps
 
 
-def use_file_tree(inner: optax.GradientTransformation) -> optax.GradientTransformation:
-    """Return an optimizer that gives the file's optimizer the weights in the file's own tree.
+def use_file_pytree(inner: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Return an optimizer that gives the file's optimizer the weights in the file's own pytree.
 
-    A mask of optax, for instance, is such a tree. Weights of modules stay as they are.
+    A mask of optax, for instance, has the structure of that pytree. Weights of modules stay as they
+    are.
     """
 
     def init(params: Any) -> Any:
-        return inner.init(to_file_tree(params))
+        """Return the state of the file's optimizer."""
+        return inner.init(to_file_pytree(params))
 
     def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
-        updates, state = inner.update(to_file_tree(updates), state, to_file_tree(params), **extra)
-        return from_file_tree(updates), state
+        """Return the updates of the model's arrays, and the new state; `params` may be None."""
+        params = to_file_pytree(params)
+        updates, state = inner.update(to_file_pytree(updates), state, params, **extra)
+        return from_file_pytree(updates), state
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def to_file_tree(params: Any) -> Any:
-    """Return arrays of a model in the tree in which its file has the weights, if it has one."""
+def to_file_pytree(params: Any) -> Any:
+    """Return a model's arrays in the pytree of its file, if the file has one; None stays None."""
     tree = user().weight_tree
     return params if tree is None or params is None else tree.build(params["weights"])
 
 
-def from_file_tree(arrays: Any) -> Any:
-    """Return arrays in the file's tree as those of a model."""
+def from_file_pytree(arrays: Any) -> Any:
+    """Return arrays in the file's pytree as those of a model."""
     tree = user().weight_tree
     return arrays if tree is None else {"weights": tree.take_apart(arrays)}
 

@@ -83,9 +83,10 @@ def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
 
 
 def find_fault_of_step(adapter: Any, wrong: list[str]) -> str:
-    """Return the known fault that a step meets, or "" if it meets none.
+    """Return the first known fault whose conditions this step has, or "".
 
-    `wrong` has the names of the weights whose gradient was wrong.
+    `wrong` has the names of the weights whose gradient was wrong. Only the fault of layer norms
+    depends on them; the others go by what the step runs.
     """
     switches = [part.switch for part in adapter.case.parts]
     is_bf16 = adapter.case.strategy_spec.precision == "bf16"

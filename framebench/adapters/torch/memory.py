@@ -115,7 +115,7 @@ def optimizer_in_backward(adapter: TorchAdapter) -> Proof:
 
 @switch
 def keep_grads(adapter: TorchAdapter) -> Proof:
-    """Set gradients to zero between steps, and do not drop them."""
+    """Fill gradients with zeros in place between steps, instead of setting them to None."""
     adapter.recipe.zero_grad_options["set_to_none"] = False
 
     def count_kept() -> Evidence:
@@ -123,7 +123,9 @@ def keep_grads(adapter: TorchAdapter) -> Proof:
         trained = adapter.list_trained()
         before = [p.grad for p in trained]
         adapter.one_step()
-        kept_count = sum(p.grad is old is not None for p, old in zip(trained, before))
+        kept_count = 0
+        for weight, old_gradient in zip(trained, before):
+            kept_count += old_gradient is not None and weight.grad is old_gradient
         gradients = sum(p.grad is not None for p in trained)
         return {"gradients_kept": kept_count, "gradients": gradients}
 

@@ -66,15 +66,17 @@ def count_graph_nodes(output: Tensor) -> int:
 def follow_saved(save: Callable[[Tensor], Tensor]) -> Iterator[None]:
     """Call `save` with each tensor that autograd saves in this context; its result is kept.
 
-    The transforms of `torch.func` refuse to run under such hooks. Within them nothing is followed;
-    the program's own hooks are refused, as they are without us.
+    The transforms of `torch.func` refuse to run under such hooks, so that ours are removed while a
+    transform runs: what it saves is not followed. If the program's hooks are the innermost ones,
+    PyTorch refuses them as it always does.
     """
     hooks = torch.autograd.graph.saved_tensors_hooks(save, lambda tensor: tensor)
     refuse_hooks = torch.autograd.graph.disable_saved_tensors_hooks
 
     @contextlib.contextmanager
-    def pause(error_message: str) -> Iterator[None]:
-        innermost = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    def disable_without_ours(error_message: str) -> Iterator[None]:
+        ignore_is_tracing = True
+        innermost = torch._C._autograd._top_saved_tensors_default_hooks(ignore_is_tracing)
         if innermost is None or innermost[0] is not hooks.pack_hook:
             with refuse_hooks(error_message):
                 yield
@@ -86,7 +88,8 @@ def follow_saved(save: Callable[[Tensor], Tensor]) -> Iterator[None]:
         finally:
             hooks.__enter__()
 
-    with hooks, replace_attributes(torch.autograd.graph, disable_saved_tensors_hooks=pause):
+    functions = {"disable_saved_tensors_hooks": disable_without_ours}
+    with hooks, replace_attributes(torch.autograd.graph, **functions):
         yield
 
 
