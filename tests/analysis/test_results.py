@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pandas as pd
@@ -246,7 +247,9 @@ def test_a_command_parses_each_record_at_most_once(command, results, tmp_path, m
         parsed[line.place] += 1
         return parse(kind, line)
 
-    monkeypatch.setattr(Results, "machines", ["two", "one"])  # looks for one readable record
+    of_unknown_processor = SimpleNamespace(cpu=None)
+    first_records = {"one": of_unknown_processor, "two": of_unknown_processor}
+    monkeypatch.setattr(Results, "first_records", first_records)  # which parses one of each
     monkeypatch.setattr(store, "parse", count_and_parse)
     paths = {"DOC": str(document), "TO": str(tmp_path / "to")}
     words = [paths.get(word, word) for word in command]
