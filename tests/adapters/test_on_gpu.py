@@ -1,12 +1,15 @@
 """Steps on a fake GPU: both clocks, and which instruments are read."""
 
 from functools import partial
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
+from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
 from framebench.instruments import nvml
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.protocol import Task
 from framebench.suite.result import RepeatedVerification, Result, TimeResult, Verification
@@ -23,15 +26,17 @@ MIB = 2**20
 
 
 def test_steps_are_timed_by_both_clocks():
+    """The fake GPU's clock reads 1.5 ms for each turn, whose steps are queued together."""
     timing = Timing(FakeGpuAdapter())
-    turn = timing.turn(1)
-    assert turn["device_s"] == 0.0015
-    assert turn["wall_s"] > 0
-    assert timing.turn(3)["device_s"] == 0.0005, "three steps are queued, and waited for once"
+    one_step = timing.turn(1)
+    three_steps = timing.turn(3)
+    assert one_step["device_s"] == 0.0015
+    assert one_step["wall_s"] > 0
+    assert three_steps["device_s"] == 0.0005, "the mean of its steps"
     assert timing.summarize(TimeResult()).timed_steps == 4
 
 
-def test_a_turn_waits_once_and_synced_steps_one_by_one():
+def test_a_turn_waits_once_and_synced_steps_wait_one_by_one():
     adapter = FakeGpuAdapter()
     calls = []
     adapter.synchronize = partial(calls.append, "wait")
@@ -40,8 +45,10 @@ def test_a_turn_waits_once_and_synced_steps_one_by_one():
     timing = Timing(adapter)
     timing.turn(3)
     timing.time_synced_steps(3)
-    assert calls == ["step", "step", "step", "wait", *("step", "wait") * 3]
-    assert timing.summarize(TimeResult()).timed_steps == 3
+    turn = ["step", "step", "step", "wait"]
+    synced = ["step", "wait"] * 3
+    assert calls == turn + synced
+    assert timing.summarize(TimeResult()).timed_steps == 3, "synced steps are not in the times"
 
 
 def test_host_memory_is_not_read_on_a_gpu():
@@ -50,7 +57,7 @@ def test_host_memory_is_not_read_on_a_gpu():
     assert result.allocator == {"ooms": 0}
 
 
-def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(monkeypatch):
+def test_cold_peaks_are_the_allocators_after_the_first_steps(monkeypatch):
     """Every step of this adapter has a higher peak than the one before."""
     first_steps = 2
     steps = []
@@ -78,20 +85,36 @@ def test_cold_peaks_are_those_of_the_first_steps_in_the_allocator(monkeypatch):
     assert result.times.cold_peaks == {"allocator.in_use": first_steps * MIB}
 
 
-@pytest.mark.gpu
-@needs_gpu
-@pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_a_case_is_measured_on_a_real_gpu(framework, environment, results):
+def measure_tiny(framework: str, environment: dict[str, Environment], results: Path) -> Record:
+    """Return the record of a tiny case, which must be right."""
     case = Case("transformer", framework, "train", "fp32", 4, "tiny")
     record = measure_alone(case, "s", environment[framework], Options(), results)
     assert record.status == "ok", record.reason
+    return record
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_record_names_the_real_gpu_even_if_the_framework_is_a_build_for_the_cpu(
+    framework, environment, results
+):
+    record = measure_tiny(framework, environment, results)
     assert record.provenance.gpu["before"]["name"] in nvml.list_gpus()
+
+
+@pytest.mark.gpu
+@needs_gpu
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_peaks_and_times_on_a_real_gpu_are_the_devices(framework, environment, results):
+    record = measure_tiny(framework, environment, results)
     if record.provenance.hardware["device"] == "cpu":
         pytest.skip(f"this {framework} is a build for the CPU")
     assert record.peak_instrument == "allocator.in_use"
     assert record.peaks["allocator.reserved"] >= record.peaks["allocator.in_use"] > 0
     assert "host.rss" not in record.peaks
     assert record.cold_peaks["allocator.in_use"] >= record.peaks["allocator.in_use"]
+    # measured, or under `device.process` the reason why not
     assert "context_bytes" in record.allocator or record.provenance.gpu["device.process"]
     if framework == "torch":
         assert sum(record.device_step_s) <= sum(record.step_s[-len(record.device_step_s) :])

@@ -1,4 +1,4 @@
-"""Ratios over live blocks: how often their interval holds the truth, and what has a ratio."""
+"""Ratios over blocks: how often their interval contains the true ratio, and what has a ratio."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def compare_variants(base: np.ndarray, change: np.ndarray) -> list[float]:
 
 
 def compare_page(logs: np.ndarray, effects: np.ndarray) -> list[Ratio]:
-    """Return the ratios of one page: of every variant, with its effect, to the first."""
+    """Return the ratios of one page: of every further variant, with its effect, to the first."""
     pairs = []
     for variant, effect in zip(logs[1:], effects):
         pairs.append(compare_variants(logs[0], variant + effect))
@@ -87,20 +87,20 @@ def pool_variances(pairs: list[list[float]]) -> Pool:
 
 
 def get_ends(ratio: Ratio) -> tuple[float, float]:
-    """Return the ends of an interval that is there."""
+    """Return the ends of an interval, which must not be missing."""
     assert ratio.low is not None
     assert ratio.high is not None
     return ratio.low, ratio.high
 
 
 def contains_truth(ratio: Ratio, truth: float) -> bool:
-    """Return whether the interval holds the truth."""
+    """Return whether the interval contains the true ratio."""
     low, high = get_ends(ratio)
     return low <= truth <= high
 
 
 @pytest.mark.parametrize(("blocks_each", "variants"), [(3, 2), (3, 6), (5, 6)])
-def test_the_interval_holds_the_truth_nineteen_times_in_twenty(blocks_each, variants):
+def test_the_interval_contains_the_true_ratio_nineteen_times_in_twenty(blocks_each, variants):
     rng = np.random.default_rng(blocks_each * 10 + variants)
     pages = 600
     effects = np.linspace(-0.3, 0.3, variants - 1)
@@ -112,8 +112,9 @@ def test_the_interval_holds_the_truth_nineteen_times_in_twenty(blocks_each, vari
         covered += contains_truth(first, math.exp(effects[0]))
 
     low, high = stats.binom.ppf([0.001, 0.999], pages, 0.95)
-    assert low <= covered, f"{covered} of {pages} intervals hold the truth"
-    # equal variances are known better than the rule takes for granted: it may be cautious, not idle
+    assert low <= covered, f"{covered} of {pages} intervals contain the true ratio"
+    # here all pairs have one variance, which the rule does not assume: intervals may be a little
+    # wide, but not too wide to be of use
     assert covered <= max(high, 0.985 * pages), f"{covered} of {pages}: too wide to be of use"
 
 
@@ -124,7 +125,7 @@ pools = st.builds(Pool, st.floats(0, 1), st.integers(0, 9))
 
 @settings(deadline=None)
 @given(logs_of_blocks, pools)
-def test_swapping_the_sides_inverts_the_ratio(logs, pool):
+def test_swapping_the_sides_inverts_ratio_and_interval_and_keeps_p(logs, pool):
     ratio = compare_blocks(logs, pool)
     swapped = compare_blocks([-log for log in logs], pool)
 
@@ -141,7 +142,7 @@ def test_swapping_the_sides_inverts_the_ratio(logs, pool):
 
 @settings(deadline=None)
 @given(st.lists(st.floats(-1, 1), min_size=FEWEST_BLOCKS, max_size=6))
-def test_without_other_pairs_it_is_students_interval(logs):
+def test_without_other_pairs_the_interval_is_students(logs):
     ratio = compare_blocks(logs)
     error = stats.sem(logs)
     if error > 1e-9:
@@ -151,13 +152,15 @@ def test_without_other_pairs_it_is_students_interval(logs):
 
 
 @pytest.mark.parametrize(("pool_freedom", "prior"), [(10, 4), (1, 1)])
-def test_the_variance_is_moderated_by_other_pairs(pool_freedom, prior):
+def test_the_variance_is_shrunk_to_that_of_other_pairs(pool_freedom, prior):
+    """The other pairs weigh as their degrees of freedom, but never more than four."""
     logs, variance = [0.10, 0.11, 0.12], 0.0001
+    others = Pool(variance=0.0004, freedom=pool_freedom)
 
-    ratio = compare_blocks(logs, Pool(0.0004, pool_freedom))
+    ratio = compare_blocks(logs, others)
 
     freedom = prior + 2
-    error = math.sqrt((prior * 0.0004 + 2 * variance) / freedom / 3)
+    error = math.sqrt((prior * others.variance + 2 * variance) / freedom / 3)
     half = stats.t.ppf(0.975, freedom) * error
     assert ratio.value == compare_blocks(logs).value
     assert math.log(get_ends(ratio)[1] / ratio.value) == pytest.approx(half)
@@ -165,7 +168,7 @@ def test_the_variance_is_moderated_by_other_pairs(pool_freedom, prior):
 
 @pytest.mark.parametrize("logs", [[0.1], [0.10, 0.11]])
 def test_too_few_blocks_have_no_interval_whatever_other_pairs_say(logs):
-    ratio = compare_blocks(logs, Pool(0.0001, 10))
+    ratio = compare_blocks(logs, Pool(variance=0.0001, freedom=10))
     assert ratio == Ratio(math.exp(sum(logs) / len(logs)), blocks=len(logs))
     assert not ratio.decided
     assert decide(ratio, TIME) == UNDECIDED
@@ -173,13 +176,14 @@ def test_too_few_blocks_have_no_interval_whatever_other_pairs_say(logs):
 
 def test_a_pair_that_is_noisier_than_others_keeps_its_own_variance():
     noisy = [0.1, -0.2, 0.3]
-    assert compare_blocks(noisy, Pool(0.0001, 20)) == compare_blocks(noisy)
+    calm = Pool(variance=0.0001, freedom=20)
+    assert compare_blocks(noisy, calm) == compare_blocks(noisy)
 
 
-def test_the_prior_is_the_median_variance():
+def test_the_variance_of_a_pool_is_the_median_over_its_pairs():
     logs = np.random.default_rng(0).normal(0, 0.02, (2001, 3))
     assert pool_variances(logs.tolist()).variance == pytest.approx(0.0004, rel=0.06)
-    logs[:400] *= 10  # a fifth are far noisier
+    logs[:400] *= 10  # a fifth are far noisier, which would make the mean 21 times as large
     assert pool_variances(logs.tolist()).variance == pytest.approx(0.0004, rel=0.5)
 
 
@@ -200,25 +204,32 @@ def test_intervals_of_calm_and_of_noisy_pairs_cover_the_true_ratio():
     assert 0.935 < np.mean(calm_covered) < 0.995
 
 
-def test_holm_is_as_in_the_book():
-    assert correct_by_holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert correct_by_holm([0.9, 0.8]) == [1.0, 1.0]
-    assert correct_by_holm([]) == []
+@pytest.mark.parametrize(
+    ("values", "corrected"),
+    [
+        # sorted, they are multiplied by 4, 3, 2 and 1; none falls below the one before it
+        ([0.01, 0.04, 0.03, 0.005], [0.03, 0.06, 0.06, 0.02]),
+        ([0.9, 0.8], [1.0, 1.0]),  # no p is above 1
+        ([], []),
+    ],
+)
+def test_p_values_are_corrected_by_holms_method(values, corrected):
+    assert correct_by_holm(values) == pytest.approx(corrected)
 
 
 @pytest.mark.parametrize(
     ("ratio", "verdict"),
     [
-        (Ratio(1.10, 1.05, 1.15, 0.001), "slower"),
-        (Ratio(0.90, 0.88, 0.93, 0.001), "faster"),
-        (Ratio(1.00, 0.98, 1.02, 0.9), NONE),
-        (Ratio(1.02, 1.01, 1.029, 0.001), NONE),  # significant, but too small to matter
-        (Ratio(1.02, 1.005, 1.04, 0.03), UNDECIDED),
-        (Ratio(1.10, 0.95, 1.25, 0.2), UNDECIDED),
+        (Ratio(1.10, low=1.05, high=1.15, p=0.001), "slower"),
+        (Ratio(0.90, low=0.88, high=0.93, p=0.001), "faster"),
+        (Ratio(1.00, low=0.98, high=1.02, p=0.9), NONE),
+        (Ratio(1.02, low=1.01, high=1.029, p=0.001), NONE),  # significant, but too small to matter
+        (Ratio(1.02, low=1.005, high=1.04, p=0.03), UNDECIDED),
+        (Ratio(1.10, low=0.95, high=1.25, p=0.2), UNDECIDED),
         (Ratio(1.10), UNDECIDED),
     ],
 )
-def test_verdicts_on_times(ratio, verdict):
+def test_the_interval_decides_the_verdict_on_times(ratio, verdict):
     assert decide(ratio, TIME) == verdict
 
 
@@ -245,11 +256,10 @@ def test_verdicts_on_peaks_allow_for_the_instruments_resolution(base, change, in
         ([990_000], "other work"),
     ],
 )
-def test_instructions_tell_equal_work(counts, verdict):
-    comparison = compare_instructions(
-        [record(instructions=[1_000_000])], [record(instructions=counts)]
-    )
-    assert comparison.verdict == verdict
+def test_equal_work_has_equal_instructions(counts, verdict):
+    base = record(instructions=[1_000_000])
+    candidate = record(instructions=counts)
+    assert compare_instructions([base], [candidate]).verdict == verdict
 
 
 def select_case(records: list[Record], case: Case) -> list[Record]:
@@ -270,7 +280,7 @@ def test_records_are_paired_by_block_and_round():
     assert compare_times(base, change) == pytest.approx([math.log(2), math.log(3)])
 
 
-def test_a_block_of_two_rounds_gives_no_ratio():
+def test_a_block_with_two_complete_rounds_gives_no_ratio():
     """One time in the second block is missing, so two rounds are left: too few to compare."""
     base = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
     change = [[2.0, 2.0, 2.0], [4.0, 4.0, MISSED]]
@@ -287,7 +297,10 @@ def test_each_further_process_of_a_case_is_paired_with_the_first():
     assert logs_of_third == pytest.approx([math.log(2.0)])
 
 
-def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself():
+def test_a_variance_is_shrunk_to_that_of_the_other_pairs_with_a_baseline():
+    """The compared pair is left out of the pool. A ratio of two strategies is no pair of the pool,
+    so nothing is left out for it.
+    """
     rng = np.random.default_rng(0)
     variants = []
     for case in (BASE, CHECKPOINT, ACCUMULATE):
@@ -302,16 +315,18 @@ def test_a_ratio_is_moderated_by_all_pairs_with_baselines_but_itself():
 
     of_checkpoint = compute_log_ratios(base, checkpoint)
     of_accumulate = compute_log_ratios(base, accumulate)
-    moderated = compare_blocks(of_checkpoint, pool_variances([of_accumulate]))
-    assert by_blocks.compare(base, checkpoint) == moderated
-    between = compute_log_ratios(checkpoint, accumulate)
-    moderated = compare_blocks(between, pool_variances([of_checkpoint, of_accumulate]))
-    assert by_blocks.compare(checkpoint, accumulate) == moderated
+    of_two_strategies = compute_log_ratios(checkpoint, accumulate)
+    without_itself = pool_variances([of_accumulate])
+    of_both_pairs = pool_variances([of_checkpoint, of_accumulate])
+    assert by_blocks.compare(base, checkpoint) == compare_blocks(of_checkpoint, without_itself)
+    assert by_blocks.compare(checkpoint, accumulate) == compare_blocks(
+        of_two_strategies, of_both_pairs
+    )
 
 
-def test_a_pair_has_one_direction_whatever_the_order_in_each_block():
-    """Baselines of two frameworks are compared with the first of them in a block. Here JAX's steps
-    take twice as long, in a block that begins with PyTorch and in one that begins with JAX.
+def test_baselines_have_one_ratio_whatever_their_order_in_each_block():
+    """JAX's steps take twice as long, in a block that begins with PyTorch and in one that begins
+    with JAX.
     """
     torch = (BASE, [[1.0]])
     jax = (Case.from_id("transformer/jax/train/fp32/b4/tiny"), [[2.0]])

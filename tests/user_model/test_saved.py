@@ -1,4 +1,4 @@
-"""`framebench try --save` and `--compare`: which growth of a peak fails, and what is told of it."""
+"""`framebench try --save` and `--compare`: which growth of a peak fails, and what is printed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.processes import COMMAND
 from tests.user_model.small_file import try_file, write_variant
 
 MIB = 2**20
+THRESHOLD = 0.02
 
 
 def make_saved(
@@ -58,45 +60,46 @@ def make_saved(
         (100, 103, "grew"),
         (100, 101, "ok"),  # 1 %
         (100, 80, "ok"),
-        (10, 10.25, "ok"),  # 2.5 %, and no more than two runs differ by
+        (10, 10.25, "ok"),  # above the threshold, but equal runs differ by as much
         (10, 11, "grew"),
     ],
 )
 def test_growth_beyond_the_threshold_and_noise_fails(before, after, verdict):
     old, new = make_saved({"fp32": before}), make_saved({"fp32": after})
-    assert list(saved.compare_peaks(old, new, 0.02)["verdict"]) == [verdict]
-    assert saved.report_growth(old, new, 0.02) == (verdict == "grew")
+    assert list(saved.compare_peaks(old, new, THRESHOLD)["verdict"]) == [verdict]
+    assert saved.report_growth(old, new, THRESHOLD) == (verdict == "grew")
 
 
 def test_a_grown_peak_is_reported_with_the_layer_that_grew(capsys):
     layers = {"head": 10 * MIB, "body.0": 90 * MIB}
     before = make_saved({"fp32": 100, "checkpoint": 50}, layers)
     after = make_saved({"fp32": 150, "checkpoint": 50}, {"body.1": 50 * MIB, **layers})
-    assert saved.report_growth(before, after, 0.02)
+    assert saved.report_growth(before, after, THRESHOLD)
     printed = " ".join(capsys.readouterr().err.split())
     assert "1 of 2 peaks grew by more than 2.0%, most that of fp32 by 50.0%" in printed
     assert printed.endswith("more at the baseline's peak: saved of body.1 (+50.00 MiB)")
 
 
-def test_layers_beyond_those_that_are_named_are_added_up(capsys):
-    grown = {f"body.{place}": (place + 1) * MIB for place in range(5)}
+def test_layers_beyond_the_three_that_grew_most_are_added_up(capsys):
+    new_layers = {f"body.{place}": (place + 1) * MIB for place in range(5)}
     before = make_saved({"fp32": 100}, {"head": MIB})
-    saved.report_growth(before, make_saved({"fp32": 150}, grown | {"head": MIB}), 0.02)
+    after = make_saved({"fp32": 150}, {"head": MIB, **new_layers})
+    saved.report_growth(before, after, THRESHOLD)
     printed = " ".join(capsys.readouterr().err.split())
     assert printed.endswith("saved of body.2 (+3.00 MiB), 2 others (+3.00 MiB together)")
 
 
-def test_a_strategy_that_is_gone_fails(capsys):
+def test_a_saved_strategy_without_a_peak_now_fails(capsys):
     before = make_saved({"fp32": 100, "checkpoint": 50})
-    assert saved.report_growth(before, make_saved({"fp32": 100}), 0.02)
+    assert saved.report_growth(before, make_saved({"fp32": 100}), THRESHOLD)
     printed = " ".join(capsys.readouterr().err.split())
     assert "without a peak to compare now, so that this fails: checkpoint" in printed
     assert printed.endswith("no other peak grew by more than 2.0%")
 
 
-def test_another_file_is_reported():
-    here, there = make_saved({"fp32": 100}), make_saved({"fp32": 100}, file="other")
-    assert saved.check_comparable(here, there) == ["the file was net and is other"]
+def test_a_changed_name_of_the_file_is_reported():
+    before, after = make_saved({"fp32": 100}), make_saved({"fp32": 100}, file="other")
+    assert saved.check_comparable(before, after) == ["the file was net and is other"]
 
 
 def test_a_named_strategy_that_does_not_apply_fails(capsys):
@@ -106,37 +109,45 @@ def test_a_named_strategy_that_does_not_apply_fails(capsys):
     assert "checkpoint was asked for and has no peak" in printed
     assert "there are no blocks" in printed
     assert "tf32" not in printed
-    assert not saved.report_missing([], left_out)  # nothing was named: what applies is measured
 
 
-def test_a_changed_batch_is_refused_and_a_changed_release_reported():
-    before = make_saved({"fp32": 100})
+def test_without_named_strategies_none_is_missing():
+    assert not saved.report_missing(named=[], left_out={"tf32": "needs a GPU"})
+
+
+def test_a_changed_batch_is_refused():
+    before, after = make_saved({"fp32": 100}), make_saved({"fp32": 100}, batch=16)
     with pytest.raises(Fault, match="batch was 8 and is 16"):
-        saved.check_comparable(before, make_saved({"fp32": 100}, batch=16))
-    other = make_saved({"fp32": 100}, versions={"torch": "2.14.0"})
-    assert saved.check_comparable(before, other) == ["torch was 2.13.0 and is 2.14.0"]
+        saved.check_comparable(before, after)
+
+
+def test_a_changed_release_is_reported():
+    before = make_saved({"fp32": 100})
+    after = make_saved({"fp32": 100}, versions={"torch": "2.14.0"})
+    assert saved.check_comparable(before, after) == ["torch was 2.13.0 and is 2.14.0"]
 
 
 def test_a_changed_processor_is_reported_where_both_are_known():
     unknown = make_saved({"fp32": 100})
-    here = unknown.model_copy(update={"processor": "x"})
-    there = unknown.model_copy(update={"processor": "y"})
-    assert saved.check_comparable(here, there) == ["the processor was x and is y"]
-    assert saved.check_comparable(unknown, there) == saved.check_comparable(here, here) == []
+    on_x = unknown.model_copy(update={"processor": "x"})
+    on_y = unknown.model_copy(update={"processor": "y"})
+    assert saved.check_comparable(on_x, on_y) == ["the processor was x and is y"]
+    assert saved.check_comparable(on_x, on_x) == []
+    assert saved.check_comparable(unknown, on_y) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "share"), [("2%", 0.02), ("0.5 %", 0.005), ("2", None), ("-1%", None), ("2%%", None)]
-)
-def test_a_threshold_is_a_percentage(text, share):
-    if share is None:
-        with pytest.raises(Fault, match="is no percentage; write for instance 2%"):
-            saved.parse_threshold(text)
-    else:
-        assert saved.parse_threshold(text) == pytest.approx(share)
+@pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("0.5 %", 0.005)])
+def test_a_threshold_is_read_as_a_share(text, share):
+    assert saved.parse_threshold(text) == pytest.approx(share)
 
 
-@pytest.mark.parametrize("content", ["", '{"format": 2}'])
+@pytest.mark.parametrize("text", ["2", "-1%", "2%%"])
+def test_a_threshold_that_is_no_percentage_is_refused(text):
+    with pytest.raises(Fault, match="is no percentage; write for instance 2%"):
+        saved.parse_threshold(text)
+
+
+@pytest.mark.parametrize("content", ["", '{"format": 2}'], ids=["empty", "unknown format"])
 def test_a_file_that_is_not_saved_peaks_is_refused(content, tmp_path):
     file = tmp_path / "base.json"
     file.write_text(content)
@@ -144,22 +155,23 @@ def test_a_file_that_is_not_saved_peaks_is_refused(content, tmp_path):
         saved.read_saved(file)
 
 
-def test_a_try_that_is_killed_as_it_ends_has_saved_its_peaks_or_goes_on(tmp_path):
-    """Whichever of its calls to the operating system is the last one."""
+def test_a_try_that_is_killed_at_its_end_has_a_session_or_a_complete_file(tmp_path):
+    """The process is killed at each of its system calls in turn. Whenever the session is gone, so
+    that the same command would not go on with it, the file is complete.
+    """
     peaks = make_saved({"fp32": 100})
     for number in count(1):
         results = tmp_path / str(number)
         results.mkdir()
         session = Session.open(results, "code", "try")
         file = results / "base.json"
-        was_killed = is_killed_at_call(
-            number, results, command.end_session, session, results, peaks, file
-        )
+        end_session = partial(command.end_session, session, where=results, peaks=peaks, save=file)
+        was_killed = is_killed_at_call(number, results, end_session)
         if Session.find_unfinished(results, "code", "try") is None:
             assert saved.read_saved(file) == peaks
         if not was_killed:
             break
-    assert number > 2, "the file was written, and the session removed"
+    assert number > 2, "writing the file and removing the session are two calls at least"
     assert Session.find_unfinished(results, "code", "try") is None
 
 
@@ -174,21 +186,22 @@ def test_peaks_are_drawn_without_times():
     assert "batch 4" in read_texts(figure)[0]
 
 
-def test_the_file_of_a_figure_is_named(tmp_path, capsys):
+def test_the_figure_is_written_and_its_file_named(tmp_path, capsys):
     rows = make_frame(make_record("fp32", 200)).assign(needs_bytes=220 * MIB)
     figure = tmp_path / "peaks.svg"
-    report.write_drawings(figure, None, rows, [], [])
+    report.write_drawings(figure, html=None, rows=rows, tables=[], sentences=[])
     assert figure.stat().st_size
     assert f"wrote {figure}" in capsys.readouterr().err.replace("\n", "")
 
 
 @pytest.mark.slow
 def test_a_change_that_costs_memory_fails_and_names_its_layer(tmp_path):
+    """`wide` makes the activations large, and `wider_layers` is the change that costs memory."""
     wide = (
         "torch.randn(n, 6), torch.randn(n, 3)",
         "torch.randn(n, 4096, 6), torch.randn(n, 4096, 3)",
     )
-    more = ("nn.ReLU()", "nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 8))")
+    wider_layers = ("nn.ReLU()", "nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 8))")
     base, results = tmp_path / "base.json", tmp_path / "results"
     options = ("--strategies", "fp32", "--batch", "8")
     done = try_file(write_variant(tmp_path, wide), results, *options, "--save", str(base))
@@ -197,16 +210,16 @@ def test_a_change_that_costs_memory_fails_and_names_its_layer(tmp_path):
     again = try_file(write_variant(tmp_path, wide), results, *options, "--compare", str(base))
     assert again.returncode == 0, again.stderr
     changed = try_file(
-        write_variant(tmp_path, wide, more), results, *options, "--compare", str(base)
+        write_variant(tmp_path, wide, wider_layers), results, *options, "--compare", str(base)
     )
     assert changed.returncode == 1, changed.stderr
     layers = " ".join(changed.stderr.split()).partition("more at the baseline's peak: ")[2]
-    assert " of 1." in layers, "the layers that the change has put in"
+    assert " of 1." in layers, "the change put its layers into layer 1 of the model"
 
 
 @pytest.mark.slow
 def test_a_killed_try_is_finished_by_the_same_command(tmp_path, environment):
-    """What was measured is not measured again, and the file of peaks has all of it."""
+    """What was measured is not measured again, and the file has the peaks of both commands."""
     file = write_variant(tmp_path)
     results, base = tmp_path / "results", tmp_path / "base.json"
     options = ("--strategies", "fp32,keep_grads", "--save", str(base))

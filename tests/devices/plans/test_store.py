@@ -16,7 +16,7 @@ from tests.callbacks import ignore
 from tests.devices.fake_predictions import CASE, MIB, make_origin, make_planned, make_unplanned
 from tests.processes import framebench
 
-OTHERS = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
+OTHER_CASES = [CASE.replace("b1", f"b{batch}") for batch in range(2, 10)]
 
 
 def test_a_newer_prediction_replaces_the_older(tmp_path):
@@ -33,14 +33,17 @@ def is_of_case(prediction: Planned) -> bool:
     return prediction.case == CASE
 
 
+def test_predictions_are_written_to_the_folder_that_is_named(tmp_path):
+    assert store.choose_writable_folder(tmp_path) == tmp_path
+    assert store.publish(tmp_path, is_of_case, ignore) == [], "they need no publishing"
+
+
 def test_own_predictions_are_published_on_request(tmp_path, monkeypatch):
-    assert store.choose_writable_folder(tmp_path) == tmp_path, "a named folder is written to"
-    assert store.publish(tmp_path, is_of_case, ignore) == []
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
     own = store.choose_writable_folder(tmp_path)
     published_before = make_planned()
     newer = make_planned(peak_bytes=11 * MIB)  # of the same case
-    of_another_case = make_planned(case=OTHERS[0])
+    of_another_case = make_planned(case=OTHER_CASES[0])
     store.write(tmp_path, published_before, ignore)
     store.write(own, newer, ignore)
     store.write(own, of_another_case, ignore)
@@ -52,8 +55,8 @@ def test_own_predictions_are_published_on_request(tmp_path, monkeypatch):
     assert list(store.read_every(own)) == [of_another_case]
 
 
-def test_only_answers_of_the_suites_cases_are_published(monkeypatch):
-    """Not published are refusals of what a framework lacks, failures, and answers of older code."""
+def test_dev_publish_chooses_current_predictions_of_supported_cases(monkeypatch):
+    """Cases that a framework does not support, failures and predictions by older code stay."""
     rules = []
 
     def publish(folder, is_chosen, say):
@@ -70,11 +73,11 @@ def test_only_answers_of_the_suites_cases_are_published(monkeypatch):
 
 
 def test_concurrent_writers_lose_nothing(tmp_path):
-    predictions = [make_planned(case=case) for case in (CASE, *OTHERS)]
+    predictions = [make_planned(case=case) for case in (CASE, *OTHER_CASES)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(store.write, repeat(tmp_path), predictions, repeat(ignore)))
     written = {prediction.case for prediction in store.read_every(tmp_path)}
-    assert written == {CASE, *OTHERS}
+    assert written == {CASE, *OTHER_CASES}
 
 
 def test_a_damaged_line_is_named_and_preserved(tmp_path):
@@ -84,23 +87,24 @@ def test_a_damaged_line_is_named_and_preserved(tmp_path):
     with pytest.warns(PlannedWarning, match=r"skipped line \d of .*jax-0.10.2.jsonl: ") as warned:
         assert list(store.read(path)) == [CASE]
     assert len(warned) == 2
-    store.write(tmp_path, make_planned(case=OTHERS[0]), ignore)
+    store.write(tmp_path, make_planned(case=OTHER_CASES[0]), ignore)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert list(store.read(path)) == [CASE, OTHERS[0]]
+        assert list(store.read(path)) == [CASE, OTHER_CASES[0]]
     assert set(damaged) <= set(path.read_text().splitlines())
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\x85", "\x1c"])
-def test_a_separator_of_lines_in_a_text_ends_no_line(separator, tmp_path):
-    odd = make_unplanned("refused", needs_bytes=90, reason=f"one{separator}two")
-    path = store.write(tmp_path, odd, ignore)
-    assert store.read(path) == {CASE: odd}
-    store.write(tmp_path, make_planned(case=OTHERS[0]), ignore)
-    assert store.read(path)[CASE] == odd
+def test_unicode_line_separators_in_a_reason_do_not_split_its_record(separator, tmp_path):
+    refused = make_unplanned("refused", needs_bytes=90, reason=f"one{separator}two")
+    path = store.write(tmp_path, refused, ignore)
+    assert store.read(path) == {CASE: refused}
+    # writing another case rewrites the whole file
+    store.write(tmp_path, make_planned(case=OTHER_CASES[0]), ignore)
+    assert store.read(path)[CASE] == refused
 
 
-def test_an_unplanned_case_has_a_reason_and_no_peak():
+def test_an_unplanned_case_needs_a_reason_and_must_not_have_a_peak():
     with pytest.raises(ValidationError, match="not planned, and no reason"):
         make_unplanned("not planned", reason=None)
     with pytest.raises(ValidationError, match="refused, with the peak"):
@@ -111,7 +115,10 @@ def test_an_unplanned_case_has_a_reason_and_no_peak():
     ("same_sizes_since", "current"),
     [(1, {"1", "2", "12", "4dbafa85deb35cd4"}), (2, {"2", "12"}), (12, {"12"})],
 )
-def test_a_hash_of_sources_counts_as_version_1(monkeypatch, same_sizes_since, current):
+def test_predictions_since_the_last_change_of_sizes_are_current(
+    monkeypatch, same_sizes_since, current
+):
+    """A hash of sources, which stood in place of a version once, counts as version 1."""
     monkeypatch.setattr(version, "PLANNER_VERSION", 12)
     monkeypatch.setattr(version, "SAME_SIZES_SINCE", same_sizes_since)
     codes = ("1", "2", "12", "4dbafa85deb35cd4")
