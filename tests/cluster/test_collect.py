@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -25,7 +25,7 @@ HARDWARE: dict[str, Any] = {
     "system": "Linux 6.1 x86_64",
     "libc": "glibc 2.36",
 }
-OTHER = HARDWARE | {"cpu": "y"}
+OTHER_HARDWARE = HARDWARE | {"cpu": "y"}
 
 
 def make_folder(
@@ -43,26 +43,46 @@ def read_records(root: Path) -> list[Record]:
     return list(store.read_all(root))
 
 
-def count_outcomes(report: CollectionReport) -> tuple[int, int, int, int]:
-    """Return how many were added, present, in conflict and unreadable."""
-    added, unreadable = len(report.added), len(report.unreadable)
-    return added, report.present, len(report.conflicts), unreadable
+class Outcomes(NamedTuple):
+    """How many records a collection found of each kind."""
+
+    added: int = 0
+    present: int = 0
+    conflicts: int = 0
+    unreadable: int = 0
 
 
-def test_collecting_again_adds_nothing(tmp_path):
-    folders = []
-    for name in ("one", "two"):
-        folders.append(make_folder(tmp_path / name, machine=name, session=name))
-    once, together = tmp_path / "once", tmp_path / "together"
-
-    assert count_outcomes(collect(folders, once)) == (6, 0, 0, 0)
-    assert count_outcomes(collect(folders[::-1], once)) == (0, 6, 0, 0)
-    assert count_outcomes(collect([once, *folders], together)) == (6, 6, 0, 0)
-
-    assert len(read_records(once)) == len(read_records(together)) == 6
+def count_outcomes(report: CollectionReport) -> Outcomes:
+    return Outcomes(
+        added=len(report.added),
+        present=report.present,
+        conflicts=len(report.conflicts),
+        unreadable=len(report.unreadable),
+    )
 
 
-def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path):
+def test_collecting_the_same_folders_again_adds_nothing(tmp_path):
+    into = tmp_path / "all"
+    one = make_folder(tmp_path / "one", "one", session="one")
+    two = make_folder(tmp_path / "two", "two", session="two")
+
+    assert count_outcomes(collect([one, two], into)) == Outcomes(added=6)
+    assert count_outcomes(collect([two, one], into)) == Outcomes(present=6)
+
+    assert len(read_records(into)) == 6
+
+
+def test_records_that_two_folders_have_are_added_once(tmp_path):
+    one = make_folder(tmp_path / "one", "one")
+    collect([one], tmp_path / "copy")
+
+    report = collect([tmp_path / "copy", one], tmp_path / "all")
+
+    assert count_outcomes(report) == Outcomes(added=3, present=3)
+    assert len(read_records(tmp_path / "all")) == 3
+
+
+def test_equal_machines_have_one_name_and_their_records_say_of_which_node_they_are(tmp_path):
     into = tmp_path / "all"
     first = make_folder(tmp_path / "n1", "n1", session="1")
     second = make_folder(tmp_path / "n2", "n2", session="2")
@@ -79,31 +99,32 @@ def test_equal_machines_have_one_name_and_are_still_told_apart(tmp_path):
 
 
 def test_a_node_keeps_its_name_however_often_its_machine_is_renamed(tmp_path):
-    collect([make_folder(tmp_path / "n1", "n1")], tmp_path / "one", "kind")
-    collect([tmp_path / "one"], tmp_path / "other", "another")
-    origins = [record.provenance for record in read_records(tmp_path / "other")]
-    assert {(origin.machine, origin.node) for origin in origins} == {("another", "n1")}
+    collect([make_folder(tmp_path / "n1", "n1")], tmp_path / "first", "first-name")
+    collect([tmp_path / "first"], tmp_path / "second", "second-name")
+    origins = [record.provenance for record in read_records(tmp_path / "second")]
+    assert {origin.machine for origin in origins} == {"second-name"}
+    assert {origin.node for origin in origins} == {"n1"}
 
 
-def test_a_machine_keeps_its_name_next_to_others_of_its_kind(tmp_path):
+def test_a_machine_in_the_folder_keeps_its_name_next_to_an_equal_one_with_more_records(tmp_path):
     into = tmp_path / "all"
-    for session in ("1", "2"):
-        make_folder(into, "a", session=session)
-    make_folder(into, "b", session="3")
-    report = collect([make_folder(tmp_path / "new", "b", session="4")], into)
-    assert report.machines.keys() == {"b"}
+    make_folder(into, "large", session="1")
+    make_folder(into, "large", session="2")
+    make_folder(into, "small", session="3")
+    report = collect([make_folder(tmp_path / "new", "small", session="4")], into)
+    assert report.machines.keys() == {"small"}
 
 
 def test_two_processes_of_one_case_in_a_block_are_two_records(tmp_path):
     add_records(tmp_path / "a", *make_blocks([(CASE, [[1.0]]), (CASE, [[1.0]])]))
-    assert count_outcomes(collect([tmp_path / "a"], tmp_path / "all")) == (2, 0, 0, 0)
+    assert count_outcomes(collect([tmp_path / "a"], tmp_path / "all")) == Outcomes(added=2)
 
 
 @pytest.mark.parametrize("release", ["torch-\x1b[2J", "torch-1\n", "torch-" + "9" * 100])
-def test_a_strangers_name_of_a_release_names_no_file(release, tmp_path):
+def test_records_under_a_release_name_that_is_unsafe_as_a_file_are_unreadable(release, tmp_path):
     store.append(record(CASE), store.find_file(tmp_path / "a", "m", release))
     report = collect([tmp_path / "a"], tmp_path / "all")
-    assert count_outcomes(report) == (0, 0, 0, 1)
+    assert count_outcomes(report) == Outcomes(unreadable=1)
     assert list_files(tmp_path / "all") == []
 
 
@@ -112,52 +133,69 @@ def list_machines(root: Path) -> set[str]:
     return {record.provenance.machine for record in read_records(root)}
 
 
-def test_equal_machines_stay_apart_where_they_are_to_be_compared(tmp_path):
-    first = make_folder(tmp_path / "alpha", "alpha", session="1")
-    second = make_folder(tmp_path / "beta", "beta", session="2")
-    results = ("--results", tmp_path / "all")
+@pytest.fixture
+def equal_machines(tmp_path) -> list[Path]:
+    """Return the folders of two machines of equal hardware, alpha and beta."""
+    alpha = make_folder(tmp_path / "alpha", "alpha", session="1")
+    beta = make_folder(tmp_path / "beta", "beta", session="2")
+    return [alpha, beta]
 
-    done = framebench("collect", first, second, *results)
+
+def test_equal_machines_are_one_machine_by_default(equal_machines, tmp_path):
+    done = framebench("collect", *equal_machines, results=tmp_path / "all")
     assert done.stderr.startswith(
         "machine alpha has the records of alpha, beta; of equal hardware, they count as one machine"
     )
     assert list_machines(tmp_path / "all") == {"alpha"}
 
-    done = framebench("collect", first, second, "--results", tmp_path / "two", "--apart")
-    assert done.stderr == "", "nothing is said of machines that keep their names"
-    assert list_machines(tmp_path / "two") == {"alpha", "beta"}
-    for source in (first, second):  # what is there keeps its name
-        assert count_outcomes(collect([source], tmp_path / "two", apart=True)) == (0, 3, 0, 0)
 
-    framebench("collect", first, *results, "--apart", "--machine", "m", code=2)
+def test_equal_machines_keep_their_names_with_apart(equal_machines, tmp_path):
+    done = framebench("collect", *equal_machines, "--apart", results=tmp_path / "all")
+    assert done.stderr == "", "no machine was renamed, so nothing is printed"
+    assert list_machines(tmp_path / "all") == {"alpha", "beta"}
+    for folder in equal_machines:
+        again = collect([folder], tmp_path / "all", apart=True)
+        assert count_outcomes(again) == Outcomes(present=3), "it has the name that is there"
 
 
-def test_a_given_name_stays_next_to_an_equal_machine(tmp_path):
+def test_apart_and_one_name_for_all_machines_exclude_each_other(equal_machines, tmp_path):
+    command = ("collect", *equal_machines, "--apart", "--machine", "m")
+    framebench(*command, results=tmp_path / "all", code=2)
+
+
+def test_machines_that_were_given_names_keep_them_although_they_are_equal(tmp_path):
     for name in ("alpha", "beta"):
         collect([make_folder(tmp_path / name, "localhost", session=name)], tmp_path / "all", name)
     assert list_machines(tmp_path / "all") == {"alpha", "beta"}
-    other = make_folder(tmp_path / "other", "localhost", OTHER, session="other")
-    collect([other], tmp_path / "all", "beta")
-    assert list_machines(tmp_path / "all") == {"alpha", "beta", f"beta-{hash_hardware(OTHER)}"}
 
 
-def test_two_kinds_of_machine_of_one_name_are_two(tmp_path):
+def test_a_given_name_that_other_hardware_has_gets_the_hash_of_the_hardware(tmp_path):
+    collect([make_folder(tmp_path / "x", "localhost", session="x")], tmp_path / "all", "beta")
+    on_other = make_folder(tmp_path / "y", "localhost", OTHER_HARDWARE, session="y")
+    collect([on_other], tmp_path / "all", "beta")
+    renamed = f"beta-{hash_hardware(OTHER_HARDWARE)}"
+    assert list_machines(tmp_path / "all") == {"beta", renamed}
+
+
+def test_machines_of_one_name_and_different_hardware_are_two(tmp_path):
     one = make_folder(tmp_path / "a", "localhost")
-    other = make_folder(tmp_path / "b", "localhost", OTHER)
+    other = make_folder(tmp_path / "b", "localhost", OTHER_HARDWARE)
 
-    for expected in ((6, 0, 0, 0), (0, 6, 0, 0)):
-        assert count_outcomes(collect([one, other], tmp_path / "all")) == expected
+    first_time = collect([one, other], tmp_path / "all")
+    again = collect([one, other], tmp_path / "all")
 
+    assert count_outcomes(first_time) == Outcomes(added=6)
+    assert count_outcomes(again) == Outcomes(present=6)
     cpus = {}
     for collected in read_records(tmp_path / "all"):
         cpus[collected.provenance.machine] = collected.provenance.hardware["cpu"]
-    assert cpus == {"localhost": "x", f"localhost-{hash_hardware(OTHER)}": "y"}
+    assert cpus == {"localhost": "x", f"localhost-{hash_hardware(OTHER_HARDWARE)}": "y"}
 
 
 def test_a_machine_whose_hardware_changes_keeps_its_name(tmp_path):
     """A host may change what it shows of a machine: its instructions, or a part of its memory."""
     source = make_folder(tmp_path / "a", "m", session="1")
-    make_folder(source, "m", OTHER, session="2")
+    make_folder(source, "m", OTHER_HARDWARE, session="2")
     collect([source], tmp_path / "all")
     collected = read_records(tmp_path / "all")
     assert [record.provenance.machine for record in collected] == ["m"] * 6
@@ -188,13 +226,13 @@ def test_unreadable_records_are_named_and_the_rest_collected(tmp_path):
     store.append(record(CASE), store.find_file(source, "m", "jax-1"))
     store.append(record(CASE), store.find_file(source, "other", "torch-1"))
     report = collect([source], tmp_path / "all")
-    assert count_outcomes(report) == (3, 0, 0, 3)
+    assert count_outcomes(report) == Outcomes(added=3, unreadable=3)
     for fault in ("a record of torch, but under jax-1", "a record of the machine m, but in the"):
         assert any(fault in sentence for sentence in report.unreadable)
 
 
-def test_records_in_files_of_their_own_are_collected(tmp_path):
-    """Old versions of framebench wrote each record into a file of its own."""
+def test_records_of_old_versions_in_one_file_each_are_collected(tmp_path):
+    """Unreadable are a damaged file and a link."""
     records = read_records(make_folder(tmp_path / "made", "m"))
     old = tmp_path / "old"
     folder = old / "records" / "m" / "torch-1" / CASE.id.replace("/", ".")
@@ -203,15 +241,14 @@ def test_records_in_files_of_their_own_are_collected(tmp_path):
         (folder / f"2026010{number}.json").write_text(one.model_dump_json())
     (folder / "20270101.json").write_text("{")
     (folder / "20270102.json").symlink_to(folder / "20260100.json")
-    added, present, in_conflict, unreadable = 3, 0, 0, 2
 
     into_another = collect([old], tmp_path / "all")
     into_itself = collect([old], old)
     again = collect([old], old)
 
-    assert count_outcomes(into_another) == (added, present, in_conflict, unreadable)
-    assert count_outcomes(into_itself) == (added, present, in_conflict, unreadable)
-    assert count_outcomes(again) == (0, added, in_conflict, unreadable)
+    assert count_outcomes(into_another) == Outcomes(added=3, unreadable=2)
+    assert count_outcomes(into_itself) == Outcomes(added=3, unreadable=2)
+    assert count_outcomes(again) == Outcomes(present=3, unreadable=2)
     assert read_records(tmp_path / "all") == records
 
 
@@ -229,7 +266,7 @@ def test_a_folder_without_records_is_named(tmp_path):
     assert f"{inside}: no records to collect; name a folder that has records/" in done.stderr
 
 
-def test_a_name_that_leaves_the_folder_is_refused(tmp_path):
+def test_a_machine_name_that_leads_out_of_the_folder_is_refused(tmp_path):
     with pytest.raises(BadMachine):
         collect([make_folder(tmp_path / "a", "m")], tmp_path / "all", "../../elsewhere")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "all"]
@@ -246,11 +283,11 @@ def test_a_name_that_leaves_the_folder_is_refused(tmp_path):
         ({"gpus": ["H100"]}, False),
     ],
 )
-def test_machines_of_one_kind_have_one_fingerprint(change, is_same):
+def test_the_hash_of_hardware_passes_over_system_versions_and_a_little_memory(change, is_same):
     assert (hash_hardware(HARDWARE | change) == hash_hardware(HARDWARE)) is is_same
 
 
-def test_searches_and_probes_are_collected_once_under_the_machines_name(tmp_path):
+def test_searches_and_probes_are_collected_once_under_the_new_name_of_the_machine(tmp_path):
     node = make_folder(tmp_path / "node", "node1")
     kind = tmp_path / "kind"
     origin = provenance(machine="node1", hardware=HARDWARE)
@@ -259,8 +296,10 @@ def test_searches_and_probes_are_collected_once_under_the_machines_name(tmp_path
     search = Fit(case=CASE.id, budget_bytes=2**20, status="none", answer="none", provenance=origin)
     old_file = node / "fits/node1/torch-1/a.case/20260101.json"  # of an older version
     store.write_atomically(search.model_dump_json(indent=1), old_file)
-    assert collect([node], kind, "kind").answers == 2
-    assert collect([node], kind, "kind").answers == 0
+    first_time = collect([node], kind, "kind")
+    again = collect([node], kind, "kind")
+    assert first_time.answers == 2
+    assert again.answers == 0
     collected = origin.model_copy(update={"machine": "kind", "node": "node1"})
     ((_, collected_probe),) = store.read_answers(Probed, kind / "claims")
     assert collected_probe == probed.model_copy(update={"provenance": collected})

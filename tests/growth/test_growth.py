@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.processes import framebench
 
 TORCH = "transformer/torch/train/fp32/b4/tiny"
 RARE = (pytest.mark.slow, pytest.mark.all_cases)
-# each has its leak in its last line
+# steps of a user's file; those that leak do it in their last line
 LOSSES = """kept = []
 
 def step(adapter):
@@ -57,9 +58,9 @@ MICRO_BATCH = """def step(adapter):
 
 
 def run_grow(
-    case: str, results: Path, code: str = "", *options: str
+    case: str, results: Path, code: str = "", options: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command, with the case's own step or another one."""
+    """Run the command, with the step in `code` or else the case's own."""
     step = ()
     if code:
         results.mkdir(exist_ok=True)
@@ -70,7 +71,7 @@ def run_grow(
 
 def read_growth(framework: str, results: Path, code: str = "") -> tuple[int, dict[str, Any]]:
     """Return exit code and JSON of the command for a Transformer."""
-    done = run_grow(TORCH.replace("torch", framework), results, code, "--json")
+    done = run_grow(TORCH.replace("torch", framework), results, code, options=["--json"])
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
 
@@ -89,7 +90,7 @@ def read_growth(framework: str, results: Path, code: str = "") -> tuple[int, dic
             5000,
             {"kind": "object", "what": "jaxlib.ArrayImpl int32[1250]", "bytes_per_step": 5000},
         ),
-        # no array is kept, and yet memory grows: by the programs
+        # no array is kept, and yet memory grows by a compiled program per shape
         ("jax", SHAPES, "allocator.live", 0, {"kind": "compilation", "bytes_per_step": None}),
     ],
 )
@@ -99,7 +100,7 @@ def test_a_leak_is_found_with_its_bytes_and_line(
     exit_code, growth = read_growth(framework, results, code)
     assert (exit_code, growth["verdict"]) == (1, "grows")
     slope = growth["bytes_per_step"][instrument]
-    # what the instrument calls no growth
+    # less than 1 KiB per step does not count as growth
     assert bytes_per_step <= slope["value"] < bytes_per_step + 1024
     last_line = f"{results / 'leak.py'}:{len(code.splitlines())}"
     expected = kept | {"made_at": last_line, "per_step": 1}
@@ -109,7 +110,7 @@ def test_a_leak_is_found_with_its_bytes_and_line(
 @pytest.mark.all_cases
 @pytest.mark.slow
 def test_a_list_of_losses_is_named_with_its_graph(results):
-    """Each loss keeps its forward pass. C++ holds what that saved, so it is seen as storages."""
+    """Each loss keeps its graph. C++ holds what the graph saved, so it is listed as storages."""
     code, growth = read_growth("torch", results, LOSSES)
     assert (code, growth["verdict"]) == (1, "grows")
     leaks = growth["kept"]
@@ -126,8 +127,8 @@ def test_a_list_of_losses_is_named_with_its_graph(results):
 @pytest.mark.all_cases
 @pytest.mark.parametrize("waits", [False, True])
 def test_gradients_of_jittor_grow_until_they_are_waited_for(waits, results):
-    """Gradients that are accumulated wait, unlike the loss that is read, and each keeps its forward
-    pass. https://github.com/Jittor/jittor/issues/602
+    """Reading the loss does not compute the accumulated gradients. Until something waits for them,
+    each keeps its forward pass. https://github.com/Jittor/jittor/issues/602
     """
     step = MICRO_BATCH.replace("loss.item()", "adapter.synchronize()") if waits else MICRO_BATCH
     code, growth = read_growth("jittor", results, step)
@@ -155,10 +156,10 @@ def test_gradients_of_jittor_grow_until_they_are_waited_for(waits, results):
     ],
 )
 def test_clean_workloads_are_not_accused(workload, framework, results):
-    """Under load XLA's threads may leave the process's memory undecided, but not the arrays that
-    JAX has alive.
+    """For JAX exit code 3, undecided, is allowed: on a busy machine XLA's threads disturb the
+    memory of the process, but not that of JAX's live arrays.
     """
-    done = run_grow(f"{workload}/{framework}/train/fp32/b4/tiny", results, "", "--json")
+    done = run_grow(f"{workload}/{framework}/train/fp32/b4/tiny", results, options=["--json"])
     growth = json.loads(done.stdout)
     assert growth["kept"] == []
     if framework == "jax":
@@ -171,15 +172,24 @@ def test_clean_workloads_are_not_accused(workload, framework, results):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("import sys\nsys.exit(1)", "leak.py:2: sys.exit(1) would end the process here"),
-        ("def steps(adapter):\n    pass", "no function `step(adapter)`"),
-        (
+        pytest.param(
+            "import sys\nsys.exit(1)",
+            "leak.py:2: sys.exit(1) would end the process here",
+            id="at import",
+        ),
+        pytest.param(
+            "def steps(adapter):\n    pass", "no function `step(adapter)`", id="without step"
+        ),
+        pytest.param(
             "def step(adapter):\n    adapter.step()\n    raise ValueError('too much')",
             "leak.py:3: ValueError: too much",
+            id="in step",
         ),
     ],
 )
-def test_errors_in_a_step_name_their_line(code, message, results):
+def test_an_error_in_the_file_of_the_step_ends_with_code_2_and_says_what_is_wrong(
+    code, message, results
+):
     done = run_grow(TORCH, results, code)
     assert done.returncode == 2
     assert message in done.stderr
@@ -187,4 +197,4 @@ def test_errors_in_a_step_name_their_line(code, message, results):
 
 def test_a_dead_worker_is_reported():
     with pytest.raises(NoReadings, match=r"tiny in torch-0: .*growth.worker failed"):
-        read_case(parse(TORCH), Environment("torch", "0", Path("/bin/false")), 65)
+        read_case(parse(TORCH), Environment("torch", "0", python=Path("/bin/false")), steps=65)

@@ -1,4 +1,4 @@
-"""Cases over ranks: their ids, how a batch is divided, and what a wrong one is answered with."""
+"""Cases over ranks: their ids, how a batch is divided, and how an invalid one is refused."""
 
 from fnmatch import fnmatch
 
@@ -14,10 +14,15 @@ from framebench.suite.selectors import asks_for_ranks, select
 FSDP = "transformer/torch/train/fsdp"
 
 
-def test_the_id_tells_the_ranks_and_parses_back():
+def test_the_id_has_the_ranks_and_parses_back():
     case = Case("transformer", "torch", "train", "fsdp", 4, "tiny", ranks=2)
     assert case.id == f"{FSDP}/b4x2/tiny"
-    assert Case.from_id(case.id) == case == over_ranks(case.id) == over_ranks(f"{FSDP}/b4/tiny", 2)
+    assert Case.from_id(case.id) == case
+    assert over_ranks(case.id) == case
+    assert over_ranks(f"{FSDP}/b4/tiny", 2) == case
+
+
+def test_a_case_whose_id_has_no_ranks_is_of_one():
     assert Case.from_id("transformer/torch/train/fp32/b4/tiny").ranks == 1
 
 
@@ -25,10 +30,14 @@ def test_the_id_tells_the_ranks_and_parses_back():
     ("batch", "ranks", "samples"),
     [(4, 2, 4), (4, 3, 6), (4, 64, 64), (1, 2, 2), (1024, 1024, 1024)],
 )
-def test_every_rank_has_as_many_samples_and_at_least_one(batch, ranks, samples):
+def test_a_batch_is_rounded_up_to_as_many_samples_for_every_rank(batch, ranks, samples):
     assert over_ranks(f"{FSDP}/b{batch}", ranks).id == f"{FSDP}/b{samples}x{ranks}/cpu"
-    combined = over_ranks(f"{FSDP}+checkpoint/b{batch}", ranks)
-    assert (combined.strategy, combined.batch) == ("checkpoint+fsdp", samples)
+
+
+def test_a_combination_over_ranks_has_its_parts_in_order_and_a_rounded_batch():
+    combined = over_ranks(f"{FSDP}+checkpoint/b4", 3)
+    assert combined.strategy == "checkpoint+fsdp"
+    assert combined.batch == 6
 
 
 @pytest.mark.parametrize(
@@ -63,11 +72,11 @@ def test_invalid_rank_cases_are_refused_with_a_hint(case, ranks, message):
         ("transformer", False),
     ],
 )
-def test_rank_cases_are_recognized_by_strategy_or_batch(selector, has_ranks):
+def test_a_selector_asks_for_ranks_by_its_strategy_or_batch(selector, has_ranks):
     assert asks_for_ranks(selector) == has_ranks
 
 
-def test_selectors_of_ranks_select_strategies_and_batches():
+def test_a_selector_selects_cases_over_ranks_only_on_request():
     cases = select("transformer/torch/train/{ddp,fsdp_k*}/b4x2/tiny", ranks=True)
     assert [case.id for case in cases] == [
         "transformer/torch/train/ddp/b4x2/tiny",
@@ -76,28 +85,35 @@ def test_selectors_of_ranks_select_strategies_and_batches():
     assert {case.ranks for case in select("transformer/torch/train")} == {1}
 
 
-def test_single_process_profiles_have_no_rank_strategies():
+def test_single_process_profiles_have_no_strategies_over_ranks():
     assert not OVER_RANKS.keys() & STRATEGIES.keys()
     for case in list_cases():
         assert case.ranks == 1
         assert not case.strategy_spec.over_ranks
+
+
+def test_a_strategy_over_ranks_is_no_case_of_a_single_process():
     with pytest.raises(UnknownCase):
         parse_any_batch(f"{FSDP}/b4/cpu")
 
 
-def test_micro_batches_are_of_the_part_of_a_rank():
+def test_micro_batches_divide_the_samples_of_each_rank():
+    """Two samples cannot be divided into four micro-batches, and four can."""
     assert "batch 2 of each rank" in over_ranks(f"{FSDP}+accumulate/b4x2").support.why
     assert over_ranks(f"{FSDP}+accumulate/b8x2").support.supported
 
 
-def test_a_pattern_names_every_strategy_over_ranks_that_matches():
-    cases = match_cases("transformer/torch/train/fsdp*/b8x8/full")
-    ids = [case.id for case in cases]
-    assert "transformer/torch/train/fsdp/b8x8/full" in ids
+def test_a_pattern_selects_several_strategies_over_ranks():
+    pattern = f"{FSDP}*/b8x8/full"
+    ids = [case.id for case in match_cases(pattern)]
+    assert f"{FSDP}/b8x8/full" in ids
     assert len(ids) > 1
-    for case in ids:
-        assert fnmatch(case, "transformer/torch/train/fsdp*/b8x8/full")
-    assert match_cases("transformer/torch/train/fsdp*/b8/full", 8) == cases
+    for case_id in ids:
+        assert fnmatch(case_id, pattern)
+
+
+def test_ranks_are_part_of_a_pattern_or_an_option():
+    assert match_cases(f"{FSDP}*/b8/full", ranks=8) == match_cases(f"{FSDP}*/b8x8/full")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +124,6 @@ def test_a_pattern_names_every_strategy_over_ranks_that_matches():
         ("transformer/torch/train/fsdp/b8/full", "needs a number of ranks"),
     ],
 )
-def test_a_pattern_that_names_nothing_is_refused(selector, message):
+def test_a_selector_that_matches_nothing_or_is_incomplete_is_refused(selector, message):
     with pytest.raises(UnknownCase, match=message):
         match_cases(selector)
