@@ -58,7 +58,7 @@ def describe_written(keys_by_framework: Mapping[str, Collection[str]]) -> str:
     first, *others = map(set, keys_by_framework.values())
     if not others:
         (framework,) = keys_by_framework
-        return f"{len(first)} keys, by {TITLES[framework]} alone"
+        return f"{len(first)} keys, by {TITLES[framework]} alone, confirmed by no other framework"
     (second,) = others
     alone = sorted(first ^ second)
     confirmed = f"{len(first & second)} keys, confirmed by the other framework"
