@@ -55,6 +55,7 @@ from tests.version_records import (
 
 MIB = 2**20
 ORIGINAL = select_originals(1)[0]
+# two of the cases, in which regressions are planted
 SLOW, LARGE = sorted({record.case for record in make_equal_blocks()})[1:3]
 PLANTED = plant_regressions(make_equal_blocks(), SLOW, LARGE)
 REGRESSIONS = {(SLOW, TIME.name), (LARGE, PEAK.name)}
@@ -96,8 +97,8 @@ def test_exactly_the_planted_changes_are_found():
     assert find_verdicts(rows, IMPROVEMENT) == find_verdicts(swapped, REGRESSION) == set()
 
 
-def split_blocks(record: Record, number: int) -> Record:
-    """Return a record that is in no block of the other version's."""
+def double_times_in_other_blocks(record: Record, number: int) -> Record:
+    """Return a record with doubled times, in a block in which the other version is not."""
     record = double_times(record, number)
     turns = record.turns_taken.model_copy(update={"block": f"apart {number}"})
     return record.model_copy(update={"turns": turns})
@@ -105,16 +106,20 @@ def split_blocks(record: Record, number: int) -> Record:
 
 @pytest.mark.parametrize(
     ("blocks", "change", "verdict"),
-    [(5, double_times, REGRESSION), (1, double_times, TOO_FEW), (5, split_blocks, TOO_FEW)],
+    [
+        (5, double_times, REGRESSION),
+        (1, double_times, TOO_FEW),
+        (5, double_times_in_other_blocks, TOO_FEW),
+    ],
 )
-def test_times_need_three_blocks_that_both_were_in(blocks, change, verdict):
+def test_times_are_judged_only_if_enough_blocks_have_both_versions(blocks, change, verdict):
     found = list_verdicts(make_version_blocks(ORIGINAL, blocks, change))
     assert found[TIME.name] == verdict
-    assert found[PEAK.name] == NONE  # peaks repeat
+    assert found[PEAK.name] == NONE, "peaks repeat, so they need no blocks"
 
 
 def test_p_is_corrected_for_the_number_of_tests_on_a_page():
-    """A p of 3 % is worth telling of one case, and not of the most striking of twenty."""
+    """Of one case a p of 3 % is significant. Of twenty the smallest is often as small by chance."""
     compared = judge.compare_versions(make_equal_blocks(), OLD, NEW)
     tested = [row for row in compared if row.p is not None]
     timed = [row for row in tested if row.quantity == TIME.name]
@@ -158,12 +163,14 @@ def test_a_status_that_changed_is_judged_by_its_blocks(
     assert len(others) == other_quantities
 
 
-def test_instructions_tell_other_work():
+def test_a_version_with_more_instructions_does_other_work():
     count = len(ORIGINAL.step_s)
     counted = ORIGINAL.model_copy(update={"instructions": [10**9] * count})
-    more = set_fields(instructions=[11 * 10**8] * count)
-    assert list_verdicts(make_version_blocks(counted, 2))["instructions"] == "same work"
-    assert list_verdicts(make_version_blocks(counted, 2, more))["instructions"] == "other work"
+    add_a_tenth = set_fields(instructions=[11 * 10**8] * count)
+    equal = make_version_blocks(counted, 2)
+    more = make_version_blocks(counted, 2, add_a_tenth)
+    assert list_verdicts(equal)["instructions"] == "same work"
+    assert list_verdicts(more)["instructions"] == "other work"
 
 
 def test_peaks_of_two_instruments_are_not_compared():
@@ -208,7 +215,7 @@ def test_first_steps_are_judged_where_three_blocks_compile_anew(cold, verdict, r
 
 
 @pytest.mark.parametrize(
-    ("base", "change", "named"),
+    ("base", "change", "hint"),
     [
         ("jax", NEW, "framework==version"),
         ("tensorflow==2", NEW, "torch, jax, jittor"),
@@ -218,23 +225,23 @@ def test_first_steps_are_judged_where_three_blocks_compile_anew(cold, verdict, r
         (OLD, OLD, "not two versions"),
     ],
 )
-def test_unknown_versions_are_answered(base, change, named):
+def test_versions_that_cannot_be_compared_are_refused_with_a_hint(base, change, hint):
     with pytest.raises(judge.UnknownVersion) as raised:
         judge.compare_versions(make_version_blocks(ORIGINAL), base, change)
-    assert named in str(raised.value)
+    assert hint in str(raised.value)
 
 
-def test_the_command_compares_named_cases_alone(results):
-    """The interval of a named case is the one that it has among all cases."""
+def test_a_named_case_has_the_intervals_that_it_has_among_all_cases(results):
+    """Its variance is shrunk to that of all cases, and not only of those that are named."""
     write_records(PLANTED, results)
     all_rows = read_json(*COMPARE, results=results)
     named_rows = read_json(*COMPARE, SLOW, results=results)
-    assert named_rows
+    assert {row["case"] for row in named_rows} == {SLOW}
     rows_of_the_case = [row for row in all_rows if row["case"] == SLOW]
     assert read_intervals(named_rows) == read_intervals(rows_of_the_case)
 
 
-def test_a_regression_on_a_cpu_names_the_plans_of_both_for_a_gpu(results):
+def test_a_regression_suggests_predictions_for_a_gpu_if_both_versions_have_them(results):
     write_records(make_version_blocks(ORIGINAL, change=enlarge_peaks), results)
     assert "--device" not in compare(results).stderr
     for release in (OLD, NEW):
@@ -271,13 +278,13 @@ def test_compare_takes_a_threshold_in_per_cent(threshold, code, results):
     assert (LARGE in done.stderr) == (code == 1)
 
 
-def test_compare_refuses_a_threshold_that_is_no_share(results):
+def test_compare_refuses_a_threshold_that_is_no_percentage(results):
     done = compare(write_records(PLANTED, results), "--threshold", "many")
     assert done.returncode == 2
     assert "write for instance 5%" in done.stderr
 
 
-def test_the_command_passes_nothing_that_could_not_be_judged(results):
+def test_compare_ends_with_code_3_and_suggests_a_run_if_nothing_could_be_judged(results):
     write_records(make_version_blocks(ORIGINAL, 1, set_fields(peaks={})), results)
     done = compare(results)
     assert done.returncode == 3
@@ -292,11 +299,11 @@ def test_the_table_names_other_packages_that_differ():
             record = change_provenance(record, versions={"jax": "0.10.2+cpu", "flax": "9"})
         records.append(record)
     caption = table.make_table(judge.compare_versions(records, OLD, NEW)).caption
-    for part in ("also different: flax", "jax's build, none and cpu"):
-        assert part in caption
+    assert "also different: flax" in caption
+    assert "jax's build, none and cpu" in caption
 
 
-def test_regressions_come_first_and_undecided_rows_are_counted():
+def test_regressions_come_first_and_rows_without_a_verdict_are_only_counted():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     folded = [row for row in rows if row.verdict in table.FOLDED]
 
@@ -305,7 +312,7 @@ def test_regressions_come_first_and_undecided_rows_are_counted():
     slow, large, next_row = shown.rows[:3]
     assert slow[:2] == (SLOW, "step ms")
     assert large[:2] == (LARGE, "peak MiB")
-    assert next_row[-1] == NONE, "what is no regression comes after them"
+    assert next_row[-1] == NONE, "the two regressions are followed by other verdicts"
     assert folded
     assert len(shown.rows) == len(rows) - len(folded)
     assert any(note.startswith("undecided, not shown: ") for note in shown.notes)
@@ -326,7 +333,7 @@ def test_undecided_peaks_are_counted_in_the_answer_and_named_below_the_table():
 
 
 def list_causes(results: Path) -> list[str]:
-    """Return what the page of releases says of causes by `framebench explain`."""
+    """Return the causes, found by `framebench explain`, that the page of releases lists."""
     (machine,) = list_machines(PLANTED, Results(results))
     write_versions(SourceFolder(results / "source"), machine)
     html = "".join(file.read_text() for file in (results / "source").rglob("*.html"))
@@ -366,19 +373,19 @@ def test_the_figure_colours_decided_cells_only():
 
 @pytest.fixture
 def folder_of_two_machines(results, monkeypatch) -> Path:
-    """Return results of one machine with two releases, and of another with more records of one."""
+    """Return results of a machine with two releases and of one with a single release.
+
+    `one-release` has more records, so it is the first of the machines.
+    """
     monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
-    of_one_release = [record for record in PLANTED if record.framework_version == "0.10.2"]
-    alone = [change_provenance(record, machine="alone") for record in of_one_release]
-    return write_records([*alone * 3, *PLANTED], results)
+    of_new_release = [record for record in PLANTED if record.framework_version == "0.10.2"]
+    records = [change_provenance(record, machine="one-release") for record in of_new_release]
+    return write_records([*records * 3, *PLANTED], results)
 
 
-def test_verdicts_on_too_few_blocks_make_no_picture():
+def test_verdicts_on_too_few_blocks_make_no_figure():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
-    assert draw_changes(pd.DataFrame(rows)) is not None
-
     without_verdict = [row._replace(verdict=TOO_FEW) for row in rows]
-
     assert draw_changes(pd.DataFrame(without_verdict)) is None
 
 
@@ -389,22 +396,23 @@ def test_verdicts_on_releases_are_a_data_frame(results):
     assert set(zip(df["base"], df["change"])) == {(OLD, NEW)}
 
 
-def test_by_default_releases_are_those_of_a_machine_that_has_two(folder_of_two_machines, capsys):
-    assert framebench.machines(folder_of_two_machines)[0] == "alone"
+def test_by_default_releases_are_of_the_first_machine_with_two(folder_of_two_machines, capsys):
+    assert framebench.machines(folder_of_two_machines)[0] == "one-release"
     df = framebench.releases(folder_of_two_machines)
     assert set(df["machine"]) == {ORIGINAL.provenance.machine}
-    assert f"machine {ORIGINAL.provenance.machine}; others: alone" in capsys.readouterr().err
-    every = framebench.releases(folder_of_two_machines, "all")
-    pd.testing.assert_frame_equal(every, df)
+    assert f"machine {ORIGINAL.provenance.machine}; others: one-release" in capsys.readouterr().err
+    # the other machine has nothing to compare
+    of_all_machines = framebench.releases(folder_of_two_machines, machine="all")
+    pd.testing.assert_frame_equal(of_all_machines, df)
 
 
-def test_the_older_release_comes_first(results):
+def test_the_newer_release_before_the_older_is_refused(results):
     done = command("versions", "compare", NEW, OLD, results=results)
     assert done.returncode == 2
     assert done.stderr.endswith(f"the older release comes first, {OLD} {NEW}\n")
 
 
-def test_cases_without_records_of_both_are_told_from_releases_without_any(results):
+def test_named_cases_without_records_of_both_are_refused_with_counts_and_a_command(results):
     write_records(make_version_blocks(ORIGINAL), results)
     done = compare(results, "unet3d/*/eval")
     assert done.returncode == 2
@@ -413,8 +421,8 @@ def test_cases_without_records_of_both_are_told_from_releases_without_any(result
     assert f"--version 0.10.2 'unet3d/*/eval' --results {results}\n" in done.stderr
 
 
-def test_a_machine_that_measured_the_named_cases_is_read(results):
-    """`other` measured more in both releases, and not the case that is named."""
+def test_compare_chooses_a_machine_that_measured_the_named_case(results):
+    """`other` has more records of both releases, but none of the named case."""
     named, *others = select_originals(3)
     records = make_version_blocks(named)
     for original in others:
@@ -425,29 +433,42 @@ def test_a_machine_that_measured_the_named_cases_is_read(results):
     assert f"on {named.provenance.machine}: " in done.stderr
 
 
-def test_a_machine_that_is_named_is_not_replaced(folder_of_two_machines, monkeypatch):
-    assert framebench.releases(folder_of_two_machines, "alone").empty
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", "alone")
+def test_a_machine_named_by_argument_or_variable_is_used_although_it_has_one_release(
+    folder_of_two_machines, monkeypatch
+):
+    assert framebench.releases(folder_of_two_machines, machine="one-release").empty
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "one-release")
     assert framebench.releases(folder_of_two_machines).empty
 
 
-def test_releases_of_two_machines_are_refused_with_their_names(results):
+@pytest.fixture
+def releases_of_two_machines(results) -> Path:
+    """Return results with the older release measured on `here`, and the newer on `there`."""
     records = []
     for record in make_version_blocks(ORIGINAL):
         machine = "here" if record.framework_version == "0.9.2" else "there"
         records.append(change_provenance(record, machine=machine))
-    done = compare(write_records(records, results))
+    return write_records(records, results)
+
+
+def test_releases_of_two_machines_are_refused_with_their_names(releases_of_two_machines):
+    results = releases_of_two_machines
+    done = compare(results)
     assert done.returncode == 2
     assert f"no machine has measured both: {OLD} by here, {NEW} by there" in done.stderr
     assert f"--version 0.9.2 --version 0.10.2 --results {results}\n" in done.stderr
     assert "--device" not in done.stderr
 
+
+def test_releases_of_two_machines_are_compared_by_predictions_if_both_have_them(
+    releases_of_two_machines,
+):
+    results = releases_of_two_machines
     for release in (OLD, NEW):
         planned = make_planned(framework_version=release.partition("==")[2])
         write_prediction(results, planned, ignore)
-    done = compare(write_records(records, results))
-    plans = f"framebench versions compare {OLD} {NEW} {planned.case} --device {planned.device}"
-    assert f"{plans} --results {results}; to measure them: " in done.stderr
+    suggested = f"framebench versions compare {OLD} {NEW} {planned.case} --device {planned.device}"
+    assert f"{suggested} --results {results}; to measure them: " in compare(results).stderr
 
 
 ENTRY = AcceptedRegression(
@@ -463,10 +484,10 @@ ENTRY = AcceptedRegression(
         ({"release": "jax==0.10.1"}, False),
         ({"cases": "other/*"}, False),
         ({"quantity": TIME.name}, False),
-        ({"at_most": 1.04}, False),
+        ({"at_most": 1.04}, False),  # peaks are 5 % larger
     ],
 )
-def test_an_accepted_regression_is_known_and_another_is_new(difference, is_known):
+def test_a_regression_is_known_if_an_entry_covers_it_and_else_new(difference, is_known):
     records = make_version_blocks(ORIGINAL, change=enlarge_peaks)
     rows = judge.compare_versions(records, OLD, NEW)
     new, known = split_regressions(rows, [ENTRY.model_copy(update=difference)])
@@ -509,8 +530,8 @@ def test_without_a_file_no_regression_is_accepted(tmp_path):
     assert read_accepted(tmp_path / "none.toml") == []
 
 
-def test_the_projects_own_entries_are_well_formed():
-    entries = read_accepted(ACCEPTED)  # raises MalformedEntry
+def test_all_entries_of_the_projects_file_are_read():
+    entries = read_accepted(ACCEPTED)
     assert len(entries) == ACCEPTED.read_text().count("\n[[accepted]]\n")
 
 

@@ -1,6 +1,4 @@
-"""`advise` and `max-batch` with --device: which strategies are tried, how the answer reads, and
-what a mistake is told.
-"""
+"""`advise` and `max-batch` with --device: which strategies are tried, and what the answer says."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ import pytest
 from framebench.cli import shared
 from framebench.devices.catalog import Device, find
 from framebench.devices.fit import advice
-from framebench.devices.fit.fitting import RULES, FitAssessment
+from framebench.devices.fit.fitting import MOST_GAP_PLANS, RULES, FitAssessment
 from framebench.devices.found_wrong import WrongResult
 from framebench.devices.plans import planning
 from framebench.devices.plans.answer import ASKED, CONVOLUTIONS
@@ -38,17 +36,19 @@ from tests.processes import framebench, read_json
 
 GIB = 2**30
 GPU = ("--device", "a100-40gb")
-Predict = Callable[[Callable[[Case], int]], list[Case]]
+FakeNeeds = Callable[[Callable[[Case], int]], list[Case]]
 
 
 @pytest.fixture
-def predict_needs(monkeypatch) -> Predict:
-    """Have each case need what a function says, within eight percent; return the cases that are
-    asked for.
+def fake_needs(monkeypatch) -> FakeNeeds:
+    """Return a function that replaces the planner by a fake, with an error of at most 8 %.
+
+    It takes the bytes that each case needs, and returns a list. Each case that is planned later is
+    added to the list.
     """
     allow_error(monkeypatch, 0.08)
 
-    def predict_by(size: Callable[[Case], int]) -> list[Case]:
+    def replace_planner(size: Callable[[Case], int]) -> list[Case]:
         planned_cases = []
 
         def plan_all(
@@ -79,11 +79,15 @@ def predict_needs(monkeypatch) -> Predict:
         monkeypatch.setattr(planning, "plan_all", plan_all)
         return planned_cases
 
-    return predict_by
+    return replace_planner
 
 
 def need_a_gib(case: Case) -> int:
     return GIB
+
+
+def need_more_than_the_gpu(case: Case) -> int:
+    return 90 * GIB
 
 
 def need_a_gib_per_sample(case: Case) -> int:
@@ -108,31 +112,36 @@ def get_strategy(offer: dict[str, Any]) -> str:
     return offer["case"].split("/")[3]
 
 
-def test_advise_without_a_batch_sorts_by_largest_batch(predict_needs):
+def test_advise_without_a_batch_sorts_by_largest_batch(fake_needs):
     per_sample = {"fp32": 2 * GIB, "checkpoint": GIB // 2}
 
     def need_by_batch(case):
         return GIB + per_sample.get(case.strategy, GIB) * case.batch
 
-    planned_cases = predict_needs(need_by_batch)
+    fake_needs(need_by_batch)
     best = list_offers("advise", "transformer/torch/train/*/full-350m", *GPU)[0]
     assert best["case"].startswith("transformer/torch/train/checkpoint/b")
     assert best["next_batch_was_tried"]
+
+
+def test_advise_tries_the_usual_strategies_and_combinations_by_default(fake_needs):
+    planned_cases = fake_needs(need_a_gib)
+    framebench("advise", "transformer/torch/train/*/b1/full-350m", *GPU, code=0)
     strategies = {case.strategy for case in planned_cases}
     assert {"fp32", "amp_bf16", "checkpoint", "amp_bf16+checkpoint"} <= strategies
-    assert "tf32" not in strategies, "unless it is named"
+    assert "tf32" not in strategies, "it is tried only if it is named"
 
 
 @pytest.mark.parametrize("command", ["advise", "max-batch"])
-def test_an_interrupted_search_prints_the_answers_so_far(predict_needs, command):
+def test_an_interrupted_search_prints_the_answers_so_far(fake_needs, command):
     """fp32 fits one sample; checkpoint is interrupted before its first plan has ended."""
 
-    def interrupt_at_the_second(case):
+    def interrupt_at_checkpoint(case):
         if case.strategy == "checkpoint":
             raise KeyboardInterrupt
         return GIB * case.batch
 
-    predict_needs(interrupt_at_the_second)
+    fake_needs(interrupt_at_checkpoint)
     cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
     done = framebench(command, cases, *GPU, code=130)
     assert re.search(r"fp32 +│ +1 or more ", done.stdout)
@@ -142,13 +151,13 @@ def test_an_interrupted_search_prints_the_answers_so_far(predict_needs, command)
     assert get_strategy(offer) == "fp32"
 
 
-def test_an_interrupted_advice_at_one_batch_prints_the_answers_so_far(predict_needs):
-    def interrupt_at_the_second(case):
+def test_an_interrupted_advice_at_one_batch_prints_the_answers_so_far(fake_needs):
+    def interrupt_at_checkpoint(case):
         if case.strategy == "checkpoint":
             raise KeyboardInterrupt
         return GIB
 
-    predict_needs(interrupt_at_the_second)
+    fake_needs(interrupt_at_checkpoint)
     cases = "transformer/torch/train/{fp32,checkpoint}/b1/full-350m"
     done = framebench("advise", cases, *GPU, code=130)
     assert re.search(r"│ fp32 ", done.stdout)
@@ -156,11 +165,11 @@ def test_an_interrupted_advice_at_one_batch_prints_the_answers_so_far(predict_ne
     assert "interrupted: 1 of 2 cases predicted so far; what was planned is cached" in done.stderr
 
 
-def test_an_interruption_before_the_first_plan_prints_no_table(predict_needs):
+def test_an_interruption_before_the_first_plan_prints_no_table(fake_needs):
     def interrupt(case):
         raise KeyboardInterrupt
 
-    predict_needs(interrupt)
+    fake_needs(interrupt)
     done = framebench("max-batch", "transformer/torch/train", *GPU)
     assert (done.returncode, done.stdout) == (130, "")
     assert "0 of 1 strategy have an answer so far" in done.stderr
@@ -172,77 +181,88 @@ def test_an_interruption_promises_plans_only_where_they_are_reused(workload, is_
     assert ("is cached" in describe_resumption([case])) == is_cached
 
 
-def test_a_search_tells_in_a_pipe_how_far_it_is_as_a_whole(predict_needs, monkeypatch):
-    """It tells the round and one estimate for all: a plan takes a minute, and two go at once."""
+def test_a_search_prints_its_round_and_one_estimate_for_all_cases(fake_needs, monkeypatch):
+    """A plan of the fake takes a minute, and the two cases of a round are planned at once."""
     monkeypatch.setattr(shared, "TELL_S", 0.01)
 
     def need_slowly(case):
         time.sleep(0.05)
         return GIB * case.batch
 
-    predict_needs(need_slowly)
+    fake_needs(need_slowly)
     cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
     lines = framebench("max-batch", cases, *GPU).stderr.splitlines()
-    most_plans = RULES["torch"].most_plans + 2
-    told = [line.partition(": ")[2] for line in lines if "round " in line]
-    assert told[0] == f"round 1 of at most {most_plans}: 0 of 2 planned"
-    second = f"round 2 of at most {most_plans}: 0 of 2 planned"
-    assert f"{second}, up to about {most_plans - 1} min left" in told
-    assert not any(line.startswith("planning ") for line in lines)
+    most_rounds = RULES["torch"].most_plans + MOST_GAP_PLANS
+    progress = [line.partition(": ")[2] for line in lines if "round " in line]
+    assert progress[0] == f"round 1 of at most {most_rounds}: 0 of 2 planned"
+    second_round = f"round 2 of at most {most_rounds}: 0 of 2 planned"
+    assert f"{second_round}, up to about {most_rounds - 1} min left" in progress
+    assert not any(line.startswith("planning ") for line in lines), "no progress of single cases"
 
 
-def test_a_described_size_without_a_batch_is_asked_at_its_usual_batch(predict_needs):
-    planned_cases = predict_needs(need_a_gib)
+def test_a_described_size_without_a_batch_is_predicted_at_its_usual_batch(fake_needs):
+    planned_cases = fake_needs(need_a_gib)
     done = framebench("advise", "transformer/torch/train/fp32", "--parameters", "350M", *GPU)
     (case,) = planned_cases
     assert f"At batch {case.batch}, the usual one of this size. The largest batch:" in done.stderr
 
 
-def test_advise_defaults_to_the_full_size_at_its_usual_batch(predict_needs):
-    planned_cases = predict_needs(need_a_gib)
+def test_advise_defaults_to_the_full_size_at_its_usual_batch(fake_needs):
+    planned_cases = fake_needs(need_a_gib)
     framebench("advise", "resnet50/*/train", *GPU, code=0)
     assert {(case.batch, case.size) for case in planned_cases} == {(64, "full")}
     assert {case.framework for case in planned_cases} == {"torch", "jax"}
 
 
-def test_memory_in_use_is_a_share_of_the_baselines(predict_needs):
+def test_memory_in_use_is_shown_as_a_share_of_the_baselines(fake_needs):
     sizes = {"fp32": 8 * GIB, "checkpoint": 3 * GIB}
-    predict_needs(need_by_strategy(sizes))
+    fake_needs(need_by_strategy(sizes))
     table = framebench("advise", "transformer/torch/train/{fp32,checkpoint}/b8/full", *GPU).stdout
     assert re.search(r"checkpoint +│ +0\.38 ", table)
     assert re.search(r"fp32 +│ +1\.00 ", table)
-    alone = framebench("advise", "transformer/torch/train/checkpoint/b8/full", *GPU).stdout
-    assert not re.search(r"checkpoint +│ +- ", alone), "no column without its baseline"
 
 
-def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(predict_needs):
-    predict_needs(need_by_strategy({"fp32": 2 * GIB, "accumulate": GIB}))
+def test_without_the_baseline_there_is_no_column_of_shares(fake_needs):
+    fake_needs(need_a_gib)
+    table = framebench("advise", "transformer/torch/train/checkpoint/b8/full", *GPU).stdout
+    assert "checkpoint" in table
+    assert not re.search(r"checkpoint +│ +- ", table)
+
+
+def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(fake_needs):
+    fake_needs(need_by_strategy({"fp32": 2 * GIB, "accumulate": GIB}))
     offers = list_offers("advise", "resnet50/torch/train/{fp32,accumulate}/b64/full", *GPU)
     assert [get_strategy(offer) for offer in offers] == ["fp32", "accumulate"]
 
 
-def test_a_strategy_found_wrong_on_a_gpu_is_not_the_best(predict_needs, monkeypatch):
+@pytest.fixture
+def wrong_amp_bf16(monkeypatch) -> str:
+    """Let amp_bf16 be found wrong on a GPU; return a selector of it and of two right strategies."""
     wrong = WrongResult("a-gpu", parse("unet3d/torch/train/amp_bf16/b2/full"))
     monkeypatch.setattr(advice, "find_wrong_on_gpus", Mock(return_value=[wrong]))
+    return "unet3d/torch/train/{fp32,checkpoint,amp_bf16}/b2/full"
+
+
+def test_a_strategy_found_wrong_on_a_gpu_comes_last(fake_needs, wrong_amp_bf16):
     sizes = {"fp32": 3 * GIB, "checkpoint": 2 * GIB, "amp_bf16": GIB}
-    predict_needs(need_by_strategy(sizes))
-    selector = "unet3d/torch/train/{fp32,checkpoint,amp_bf16}/b2/full"
-    done = framebench("advise", selector, *GPU)
+    fake_needs(need_by_strategy(sizes))
+    done = framebench("advise", wrong_amp_bf16, *GPU)
     assert "PyTorch needs least with checkpoint: " in done.stdout
     assert "amp_bf16 (found wrong)" in done.stdout
-    first, second, last = list_offers("advise", selector, *GPU)
+    first, second, last = list_offers("advise", wrong_amp_bf16, *GPU)
     assert get_strategy(first) == "checkpoint"
     assert get_strategy(second) == "fp32"
     assert get_strategy(last) == "amp_bf16"
     assert last["found_wrong"]
 
-    only_the_wrong_fits = {"fp32": 90 * GIB, "checkpoint": 90 * GIB, "amp_bf16": GIB}
-    predict_needs(need_by_strategy(only_the_wrong_fits))
-    assert "needs least" not in framebench("advise", selector, *GPU).stdout
+
+def test_no_strategy_needs_least_if_only_a_wrong_one_fits(fake_needs, wrong_amp_bf16):
+    fake_needs(need_by_strategy({"amp_bf16": GIB}, otherwise=90 * GIB))
+    assert "needs least" not in framebench("advise", wrong_amp_bf16, *GPU).stdout
 
 
-def test_a_described_size_is_asked_like_a_declared_one(predict_needs):
-    planned_cases = predict_needs(need_a_gib)
+def test_a_size_described_by_options_is_the_same_as_one_named_in_the_case(fake_needs):
+    planned_cases = fake_needs(need_a_gib)
     by_option = framebench("advise", "transformer/torch/train", "--parameters", "1.3B", *GPU)
     by_name = framebench("advise", "transformer/torch/train/*/b1/1.3B", *GPU)
     assert by_option.stdout == by_name.stdout
@@ -251,42 +271,47 @@ def test_a_described_size_is_asked_like_a_declared_one(predict_needs):
     assert first.workload_spec.parameter_count(first.config) == pytest.approx(1.3e9, rel=0.1)
     assert "layers 24" in by_option.stderr
 
-    planned_cases.clear()
-    long = "--parameters", "350M", "--sequence", "2048", "--layers", "24"
-    framebench("advise", "transformer/torch/train/fp32/b2", *long, *GPU)
-    assert [(case.size, case.config.length) for case in planned_cases] == [("350M-s2048-l24", 2048)]
+
+def test_options_describe_sequence_and_layers_of_a_size(fake_needs):
+    planned_cases = fake_needs(need_a_gib)
+    described = "--parameters", "350M", "--sequence", "2048", "--layers", "24"
+    framebench("advise", "transformer/torch/train/fp32/b2", *described, *GPU)
+    (case,) = planned_cases
+    assert case.size == "350M-s2048-l24"
+    assert case.config.length == 2048
 
 
-def test_a_scenario_without_usual_strategies_is_asked_about_all(predict_needs):
-    planned_cases = predict_needs(need_a_gib)
+def test_every_strategy_is_tried_in_a_scenario_without_usual_ones(fake_needs):
+    planned_cases = fake_needs(need_a_gib)
     framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU, code=0)
     assert {"half", "lora"} <= {case.strategy for case in planned_cases}
 
-    predict_needs(need_by_strategy({"lora": 4 * GIB}, otherwise=90 * GIB))
+
+def test_the_strategy_that_needs_least_says_which_weights_it_trains(fake_needs):
+    fake_needs(need_by_strategy({"lora": 4 * GIB}, otherwise=90 * GIB))
     tight = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
     assert "PyTorch needs least with lora (trains other weights than half): " in tight.stdout
 
 
-def test_fine_tuning_is_sorted_by_what_each_choice_of_weights_needs(predict_needs):
-    """What is asked about is which weights to train, so none is put behind the baseline."""
-    predict_needs(need_by_strategy({"half": 8 * GIB, "lora": 4 * GIB}, otherwise=6 * GIB))
+def test_fine_tuning_is_sorted_by_what_each_choice_of_weights_needs(fake_needs):
+    """The user chooses which weights to train, so the baseline's choice does not come first."""
+    fake_needs(need_by_strategy({"half": 8 * GIB, "lora": 4 * GIB}, otherwise=6 * GIB))
     question = "transformer/torch/finetune/*/b1/7B"
     assert get_strategy(list_offers("advise", question, *GPU)[0]) == "lora"
     assert "PyTorch needs least with lora (trains" in framebench("advise", question, *GPU).stdout
 
 
-def test_fine_tuning_that_fits_nowhere_is_suggested_in_4_bits(predict_needs):
-    predict_needs(need_by_strategy({}, otherwise=90 * GIB))
+def test_4_bits_are_suggested_for_fine_tuning_if_nothing_fits(fake_needs):
+    fake_needs(need_more_than_the_gpu)
     done = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
     assert "examples/llama_qlora.py" in done.stderr
 
 
-def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict_needs):
-
+def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(fake_needs):
     def need_less_in_8_bits(case):
         return 20 * GIB if "adamw_8bit" in case.strategy else 90 * GIB
 
-    predict_needs(need_less_in_8_bits)
+    fake_needs(need_less_in_8_bits)
     tight = framebench("advise", "transformer/torch/train/*/b1/7B", *GPU, code=1)
     command = tight.stderr.partition("mixed precision: framebench ")[2]
     suggested = framebench(*shlex.split(command), code=0)
@@ -298,13 +323,14 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(predict_n
 @pytest.mark.parametrize(
     "question",
     [
-        "transformer/torch/train/*/*/full",  # which suggests one batch
-        "transformer/torch/train",  # which suggests the largest batch
-        "transformer/torch/train/*/b8/full",  # which suggests strategies, as nothing fits
+        # the answer suggests one batch, the largest batch, and strategies that save more
+        "transformer/torch/train/*/*/full",
+        "transformer/torch/train",
+        "transformer/torch/train/*/b8/full",
     ],
 )
-def test_a_suggested_command_has_the_options_that_were_given(predict_needs, question, tmp_path):
-    predict_needs(need_by_strategy({}, otherwise=90 * GIB))
+def test_a_suggested_command_has_the_options_that_were_given(fake_needs, question, tmp_path):
+    fake_needs(need_more_than_the_gpu)
     options = ("--budget", "30GiB", "--results", tmp_path)
     done = framebench("advise", question, *GPU, *options)
     suggestions = re.findall(r"framebench (advise .*)", done.stderr)
@@ -313,14 +339,14 @@ def test_a_suggested_command_has_the_options_that_were_given(predict_needs, ques
         assert suggestion.endswith(f"{' '.join(GPU)} --budget 30720MiB --results {tmp_path}")
 
 
-def test_the_leanest_strategy_is_named_if_nothing_fits(predict_needs):
-    predict_needs(need_by_strategy({"checkpoint": 90 * GIB}, otherwise=100 * GIB))
+def test_the_strategy_that_needs_least_is_named_if_nothing_fits(fake_needs):
+    fake_needs(need_by_strategy({"checkpoint": 90 * GIB}, otherwise=100 * GIB))
     done = framebench("advise", "transformer/torch/train/*/b8/full", *GPU, code=1)
     assert "PyTorch needs least with checkpoint: 100,875.9 MiB" in done.stdout
 
 
-def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict_needs):
-    planned_cases = predict_needs(need_a_gib_per_sample)
+def test_ranks_of_a_case_are_part_of_it_or_an_option(fake_needs):
+    planned_cases = fake_needs(need_a_gib_per_sample)
     done = framebench("advise", "transformer/torch/train/fsdp*/b8x8/full", *GPU, code=0)
     assert {case.ranks for case in planned_cases} == {8}
     assert "over 8 devices" in done.stdout
@@ -328,8 +354,8 @@ def test_strategies_over_ranks_are_judged_on_one_of_the_devices(predict_needs):
     assert by_option.stdout == done.stdout
 
 
-def test_max_batch_searches_the_baseline_by_default(predict_needs):
-    planned_cases = predict_needs(need_a_gib_per_sample)
+def test_max_batch_searches_the_baseline_by_default(fake_needs):
+    planned_cases = fake_needs(need_a_gib_per_sample)
     offers = list_offers("max-batch", "transformer/torch/train", *GPU, "--budget", "16GiB")
     assert offers[0]["case"].endswith("/fp32/b13/full")
     assert {case.strategy for case in planned_cases} == {"fp32"}
@@ -345,16 +371,18 @@ def test_max_batch_searches_the_baseline_by_default(predict_needs):
         ({"flags": {"attention": "_scaled_dot_product_cudnn_attention"}}, True),
     ],
 )
-def test_what_cudnn_chooses_is_noted_only_where_cudnn_computes(changes, is_noted):
+def test_the_note_on_cudnns_workspaces_is_shown_only_where_cudnn_computes(changes, is_noted):
+    """cuDNN computes convolutions, and attention if its kernel was chosen."""
     notes = "workspaces of convolutions are what cuDNN answers", "handles of libraries"
     prediction = make_simulated("fp32", 1000).model_copy(update={"not_held": notes, **changes})
     assessment = FitAssessment(parse(prediction.case), prediction, find(GPU[1]))
-    fits = advice.make_table([assessment], 8, {}, {})
-    cases = tabulate_cases([prediction], find(GPU[1]))
-    for table in (fits, cases):
+    table_of_advice = advice.make_table([assessment], batch=8, left_out={}, wrong={})
+    table_of_cases = tabulate_cases([prediction], find(GPU[1]))
+    for table in (table_of_advice, table_of_cases):
         shown = "\n".join(table.notes)
         assert ("workspaces of convolutions" in shown) == is_noted
         assert "handles of libraries" in shown
+    # the sentence of the caption is on convolutions alone
     has_convolutions = is_noted and "attention" not in prediction.flags
     assert bool(describe_workspaces([prediction])) == has_convolutions
 
@@ -362,18 +390,17 @@ def test_what_cudnn_chooses_is_noted_only_where_cudnn_computes(changes, is_noted
 def test_a_caption_names_the_newest_cudnn_that_was_asked():
     predictions = []
     for cudnn in ("9.9.0", "9.20.0"):
-        one = make_simulated("fp32", 1000)
         origin = make_origin(versions={"cudnn": cudnn})
         changes = {"flags": {CONVOLUTIONS: ASKED}, "origin": origin}
-        predictions.append(one.model_copy(update=changes))
+        predictions.append(make_simulated("fp32", 1000).model_copy(update=changes))
     assert "as cuDNN 9.20.0 answers" in describe_workspaces(predictions)
 
 
-@pytest.mark.parametrize(("gib", "is_tight"), [(34.5, True), (25, False)])
+@pytest.mark.parametrize(("gib", "is_tight"), [(34.5, True), (25, False)])  # of 40 GB
 def test_an_answer_with_little_to_spare_says_what_is_not_predicted(
-    gib, is_tight, predict_needs, tmp_path
+    gib, is_tight, fake_needs, tmp_path
 ):
-    predict_needs(lambda case: int(gib * GIB))
+    fake_needs(lambda case: int(gib * GIB))
     done = framebench("advise", "transformer/torch/train/fp32/b8/full", *GPU, results=tmp_path)
     (sentence,) = [line for line in done.stdout.splitlines() if "1 of 1 strategies fit" in line]
     assert ("Little memory is left" in sentence) is is_tight
@@ -384,8 +411,8 @@ def test_an_answer_with_little_to_spare_says_what_is_not_predicted(
     ("budget", "place"),
     [([], " on one NVIDIA"), (["--budget", "24GiB"], " within 24.00 GiB of one NVIDIA")],
 )
-def test_the_answer_names_the_budget(budget, place, predict_needs, tmp_path):
-    predict_needs(lambda case: GIB)
+def test_the_answer_names_the_budget(budget, place, fake_needs, tmp_path):
+    fake_needs(need_a_gib)
     case = "transformer/torch/train/fp32/b8/full"
     done = framebench("advise", case, *GPU, *budget, results=tmp_path)
     assert f"1 of 1 strategies fit transformer train, size full{place}" in done.stdout
