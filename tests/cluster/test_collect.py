@@ -82,7 +82,7 @@ def test_records_that_two_folders_have_are_added_once(tmp_path):
     assert len(read_records(tmp_path / "all")) == 3
 
 
-def test_equal_machines_have_one_name_and_their_records_say_of_which_node_they_are(tmp_path):
+def test_equal_machines_have_one_name_and_their_records_name_the_node(tmp_path):
     into = tmp_path / "all"
     first = make_folder(tmp_path / "n1", "n1", session="1")
     second = make_folder(tmp_path / "n2", "n2", session="2")

@@ -93,8 +93,10 @@ def double_times(record: Record, number: int) -> Record:
 def test_exactly_the_planted_changes_are_found():
     rows = judge.compare_versions(PLANTED, OLD, NEW)
     swapped = judge.compare_versions(PLANTED, NEW, OLD)
-    assert find_verdicts(rows, REGRESSION) == find_verdicts(swapped, IMPROVEMENT) == REGRESSIONS
-    assert find_verdicts(rows, IMPROVEMENT) == find_verdicts(swapped, REGRESSION) == set()
+    assert find_verdicts(rows, REGRESSION) == REGRESSIONS
+    assert find_verdicts(rows, IMPROVEMENT) == set()
+    assert find_verdicts(swapped, REGRESSION) == set()
+    assert find_verdicts(swapped, IMPROVEMENT) == REGRESSIONS
 
 
 def double_times_in_other_blocks(record: Record, number: int) -> Record:
@@ -167,8 +169,8 @@ def test_a_version_with_more_instructions_does_other_work():
     count = len(ORIGINAL.step_s)
     counted = ORIGINAL.model_copy(update={"instructions": [10**9] * count})
     add_a_tenth = set_fields(instructions=[11 * 10**8] * count)
-    equal = make_version_blocks(counted, 2)
-    more = make_version_blocks(counted, 2, add_a_tenth)
+    equal = make_version_blocks(counted, count=2)
+    more = make_version_blocks(counted, count=2, change=add_a_tenth)
     assert list_verdicts(equal)["instructions"] == "same work"
     assert list_verdicts(more)["instructions"] == "other work"
 
@@ -192,14 +194,14 @@ def test_peaks_of_two_instruments_are_not_compared():
 def test_a_quantity_that_records_lack_is_not_judged(lacking, quantity):
     found = list_verdicts(make_version_blocks(ORIGINAL, change=set_fields(**lacking)))
     assert found[quantity] == TOO_FEW
-    assert set(found.values()) > {TOO_FEW}
+    assert set(found.values()) > {TOO_FEW}, "other quantities are judged"
 
 
 @pytest.mark.parametrize(
     ("cold", "verdict", "reason"), [(3, REGRESSION, None), (2, TOO_FEW, judge.FEW_FIRST_STEPS)]
 )
-def test_first_steps_are_judged_where_three_blocks_compile_anew(cold, verdict, reason):
-    """Later blocks find everything compiled, and say nothing of a first step."""
+def test_first_steps_are_judged_if_three_blocks_compile_anew(cold, verdict, reason):
+    """In later blocks everything is compiled already, so their records have no first step."""
     records = []
     for place, record in enumerate(make_version_blocks(ORIGINAL)):
         block, variant = divmod(place, 2)
@@ -285,7 +287,7 @@ def test_compare_refuses_a_threshold_that_is_no_percentage(results):
 
 
 def test_compare_ends_with_code_3_and_suggests_a_run_if_nothing_could_be_judged(results):
-    write_records(make_version_blocks(ORIGINAL, 1, set_fields(peaks={})), results)
+    write_records(make_version_blocks(ORIGINAL, count=1, change=set_fields(peaks={})), results)
     done = compare(results)
     assert done.returncode == 3
     run = "framebench versions run --framework jax --version 0.9.2 --version 0.10.2"

@@ -107,7 +107,7 @@ UNCALIBRATED = {"calibration": None}
         ({"peaks": {}}, "no peak"),
     ],
 )
-def test_unverified_or_unproven_cases_are_not_offered(changes, why):
+def test_cases_without_a_verified_and_proven_peak_are_not_offered(changes, why):
     advice = ask_advice(
         [
             make_record("torch", "fp32"),
@@ -294,7 +294,7 @@ def make_searches_of_the_baseline(kept: int) -> Searches:
     return Searches([make_search(case=case, kept=kept, versions={"torch": "0"})])
 
 
-def test_a_strategy_is_not_too_large_by_what_the_baselines_process_keeps():
+def test_a_strategy_may_fit_if_only_what_the_baseline_keeps_makes_it_too_large():
     """The peak of checkpoint fits. What it keeps was not measured, and with what the baseline keeps
     it would not fit: so it may fit, and a search can tell.
     """
