@@ -213,7 +213,10 @@ def wait_for_queue(jobs: Jobs) -> set[str]:
     """
     ids = read_queue()
     if ids is None:
-        jobs.say("Slurm's controller does not answer, and is waited for")
+        jobs.say(
+            "Slurm's controller does not answer; waiting until it does. Ctrl-C ends this command "
+            "alone: jobs go on, and the same command waits for them again"
+        )
     while ids is None:
         time.sleep(jobs.poll_s)
         ids = read_queue()
