@@ -170,11 +170,13 @@ def find_anchor(record: RecordBase, members: Sequence[RecordBase]) -> RecordBase
 
     It is the one of the framework's baseline in the same block, or else the block's first record.
     """
+    framework = record.parsed.framework
+    version = record.framework_version
     for member in members:
-        is_baseline = member.parsed.strategy == member.parsed.scenario_spec.baseline
-        is_same_framework = member.parsed.framework == record.parsed.framework
-        is_same_version = member.framework_version == record.framework_version
-        if is_baseline and is_same_framework and is_same_version:
+        case = member.parsed
+        # the version last, since it takes longest to find out
+        is_baseline = case.framework == framework and case.strategy == case.scenario_spec.baseline
+        if is_baseline and member.framework_version == version:
             return members[0] if member is record else member
     return members[0]
 
