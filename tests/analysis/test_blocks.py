@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from framebench.analysis.blocks import Blocks, compute_log_ratios
+from framebench.analysis.blocks import Blocks, compute_log_ratios, find_anchor
 from framebench.analysis.reports.verdicts import compare_instructions
 from framebench.analysis.statistics import (
     FEWEST_BLOCKS,
@@ -31,7 +31,7 @@ from framebench.analysis.statistics import (
 )
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.fake_records import make_blocks, record
+from tests.fake_records import make_blocks, provenance, record
 
 BASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 CHECKPOINT = replace(BASE, strategy="checkpoint")
@@ -350,3 +350,15 @@ def test_records_that_share_no_timed_block_have_no_ratio():
     change_of_first_block, _ = select_case(records, CHECKPOINT)
     by_blocks = Blocks(records)
     assert by_blocks.compare([base_of_second_block], [change_of_first_block]) is None
+
+
+def test_a_strategy_is_compared_with_its_own_releases_baseline():
+    """A block of two releases has the baseline of each."""
+    older, newer = (provenance(versions={"torch": version}) for version in ("2.12.1", "2.13.0"))
+    old_base, new_base = record(BASE, provenance=older), record(BASE, provenance=newer)
+    of_same_number = provenance(versions={"jax": "2.13.0"})
+    jax_base = record(replace(BASE, framework="jax"), provenance=of_same_number)
+    new_checkpoint = record(CHECKPOINT, provenance=newer)
+    block = [old_base, jax_base, new_base, new_checkpoint]
+    assert find_anchor(new_checkpoint, block) is new_base
+    assert find_anchor(new_base, block) is old_base, "a baseline is compared with the first record"
