@@ -120,11 +120,14 @@ def find_loss_terms(values: Mapping[Any, Any]) -> LossTerms:
         if is_loss(value) or isinstance(value, float):
             numbers[str(key)] = value
     named = [key for key in numbers if "loss" in key.lower()]
-    # an array that does not tell, as in JAX, may be trained
-    trained = [
-        key for key, number in numbers.items() if is_trained(number, if_unknown=is_array(number))
-    ]
-    counted = [key for key in named if key in trained] or named  # none is in an evaluation
+    trained = []
+    for key, number in numbers.items():
+        # an array that does not tell, as in JAX, may be trained
+        if is_trained(number, if_unknown=is_array(number)):
+            trained.append(key)
+    counted = [key for key in named if key in trained]
+    if not counted:  # an evaluation trains none
+        counted = named
     unclear = [key for key in trained if key not in named]
     if not named and len(unclear) == 1 and is_trained(numbers[unclear[0]], if_unknown=False):
         counted, unclear = unclear, []

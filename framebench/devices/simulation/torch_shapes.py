@@ -63,14 +63,21 @@ def run_on_host(func: Any, args: Any, kwargs: Any) -> Any:
     if sum(tensor.nbytes for tensor in tensors) > MOST_BYTES:
         raise NotImplementedError(f"{func} has no fake implementation")
 
-    def move(tensor: Tensor) -> Tensor:
+    device = HOST
+    for tensor in tensors:
+        if is_on_gpu(tensor):
+            device = tensor.device
+            break
+
+    def move_to_host(tensor: Tensor) -> Tensor:
         return torch.empty_like(tensor, device=HOST) if is_on_gpu(tensor) else tensor
 
-    args, kwargs = tree_map_only(Tensor, move, (args, kwargs))
-    device = next((tensor.device for tensor in tensors if is_on_gpu(tensor)), HOST)
-    return tree_map_only(
-        Tensor, lambda tensor: torch.empty_like(tensor, device=device), func(*args, **kwargs)
-    )
+    def move_back(result: Tensor) -> Tensor:
+        return torch.empty_like(result, device=device)
+
+    host_args, host_kwargs = tree_map_only(Tensor, move_to_host, (args, kwargs))
+    results = func(*host_args, **host_kwargs)
+    return tree_map_only(Tensor, move_back, results)
 
 
 def run_with_numbers(func: Any, args: Any, kwargs: Any) -> Any:
