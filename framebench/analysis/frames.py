@@ -206,30 +206,36 @@ def make_row(
         searches: See `make_rows`.
     """
     newest, record, timed = measured
-    case = newest.parsed
-    origin = newest.provenance
-    instrument = record.peak_instrument or ""
-    rank_peaks = [rank.peaks[instrument] for rank in record.ranks if instrument]
-    step_times = [process.step_time_s for process in timed if process.step_time_s is not None]
-    step_time = find_median(step_times)
-    shortest, longest = None, None
-    if len(step_times) > 1:  # one block says nothing about how far others lie
-        shortest, longest = min(step_times), max(step_times)
-    instructions = [median(process.instructions) for process in timed if process.instructions]
-    work = count_work(case)  # None for a case that this version does not have
-    newest_shares: dict[str, float] = timed[-1].shares if timed else {}
-    needs = find_needs(record, searches)
-    needs_ratio = None
-    if base is not None and record.step_instrument == base.record.step_instrument:
-        base_needs = find_needs(base.record, searches)
-        needs_ratio = divide(needs["needs_bytes"], base_needs["needs_bytes"])
+    values = describe_case(newest)
+    values |= describe_verification(newest)
+    values |= describe_memory(record)
+    values |= find_needs(record, searches)
+    values["needs_ratio"] = divide_needs(record, base, searches)
+    values |= describe_times(timed, count_work(newest.parsed))
+    values["first_step_s"] = find_first_step(measured)
+    values |= describe_origin(newest)
+    values["commits"] = list_commits(measured)
+    values["baseline"] = is_baseline(measured)
+    values["peak_ratio"] = divide_peaks(measured, base, "peak_instrument")
+    values["shared_ratio"] = divide_peaks(measured, base, "shared_instrument")
+    values["relative_peak"] = divide_peaks(measured, base, "step_instrument")
+    values["eager_ratio"] = divide_peaks(measured, eager, "peak_instrument")
     to_base = find_time_ratio(blocks, base, measured)
     to_torch = to_base  # the same baseline for PyTorch's own strategies
     if torch_base is not base:
         to_torch = find_time_ratio(blocks, torch_base, measured)
-    check = newest.verification
-    mathematics = check.mathematics if check else None
-    values = dict(
+    values |= name_ratio("time_ratio", to_base)
+    values |= name_ratio("torch_ratio", to_torch)
+    if to_base is not None:
+        values |= {"relative_throughput": 1 / to_base.value, "time_ratio_p": to_base.p}
+    in_order: dict[str, Any] = dict.fromkeys(column.name for column in COLUMNS)
+    return Row(**(in_order | values))
+
+
+def describe_case(newest: RecordBase) -> dict[str, Any]:
+    """Return the columns that say which case it is, and how its newest record ended."""
+    case = newest.parsed
+    return dict(
         case=newest.case,
         workload=case.workload,
         framework=case.framework,
@@ -240,12 +246,32 @@ def make_row(
         base_batch=is_base_batch(case),
         size=case.size,
         ranks=case.ranks,
+        unit=case.workload_spec.unit if case.is_known else "",
+        same_mathematics=case.same_mathematics,
+        only_for_claims=case.strategy_spec.only_for_claims,
         status=newest.status,
         reason=newest.reason,
+        usable=newest.usable,
+    )
+
+
+def describe_verification(newest: RecordBase) -> dict[str, Any]:
+    """Return the columns of the verification, and of the proof that the strategy was on."""
+    check = newest.verification
+    mathematics = check.mathematics if check else None
+    return dict(
         verified=newest.verified,
         worst_error=find_worst_error(newest),
         mathematics_error=mathematics.error if mathematics else None,
         effect_proven=newest.effect.proven if newest.effect else None,
+    )
+
+
+def describe_memory(record: RecordBase) -> dict[str, Any]:
+    """Return the columns of what was measured of memory, in bytes, and by which instrument."""
+    instrument = record.peak_instrument or ""
+    rank_peaks = [rank.peaks[instrument] for rank in record.ranks if instrument]
+    return dict(
         peak_bytes=record.peak_bytes,
         peak_instrument=record.peak_instrument,
         fullest_rank_bytes=max(rank_peaks, default=None),
@@ -256,13 +282,29 @@ def make_row(
         shared_instrument=record.shared_instrument,
         step_bytes=record.peaks.get(record.step_instrument or ""),
         step_instrument=record.step_instrument,
-        **needs,
-        needs_ratio=needs_ratio,
         cold_peak_bytes=record.cold_peaks.get(instrument),
         live_bytes=record.live_bytes,
         elsewhere_bytes=sum(record.elsewhere.values()),
         library_bytes=record.library_bytes,
         activation_bytes=get_activation_bytes(record),
+    )
+
+
+def describe_times(timed: Sequence[RecordBase], work: float | None) -> dict[str, Any]:
+    """Return the columns of the step time and the throughput, over all blocks.
+
+    Args:
+        timed: The records with times, one for each block, the newest last.
+        work: The samples or tokens of a step; None for a case that this version does not have.
+    """
+    step_times = [process.step_time_s for process in timed if process.step_time_s is not None]
+    step_time = find_median(step_times)
+    shortest, longest = None, None
+    if len(step_times) > 1:  # one block says nothing about how far others lie
+        shortest, longest = min(step_times), max(step_times)
+    instructions = [median(process.instructions) for process in timed if process.instructions]
+    newest_shares: dict[str, float] = timed[-1].shares if timed else {}
+    return dict(
         step_time_s=step_time,
         step_low_s=shortest,
         step_high_s=longest,
@@ -273,10 +315,15 @@ def make_row(
         throughput=divide(work, step_time),
         throughput_low=divide(work, longest),
         throughput_high=divide(work, shortest),
-        unit=case.workload_spec.unit if case.is_known else "",
-        first_step_s=find_first_step(measured),
         collector_share=newest_shares.get("collector"),
         wait_share=newest_shares.get("wait"),
+    )
+
+
+def describe_origin(newest: RecordBase) -> dict[str, Any]:
+    """Return the columns that say where, when and by which program a case was measured."""
+    origin = newest.provenance
+    return dict(
         machine=origin.machine,
         device=newest.device,
         cpu=newest.cpu,
@@ -285,27 +332,20 @@ def make_row(
         framework_version=newest.framework_version,
         calibration=describe_calibration(origin.calibration),
         commit=origin.commit,
-        commits=list_commits(measured),
         dirty=origin.dirty,
         protocol=origin.protocol,
         session=origin.session,
         command=origin.command,
         measured_at=origin.measured_at,
-        baseline=is_baseline(measured),
-        same_mathematics=case.same_mathematics,
-        only_for_claims=case.strategy_spec.only_for_claims,
-        usable=newest.usable,
-        peak_ratio=divide_peaks(measured, base, "peak_instrument"),
-        shared_ratio=divide_peaks(measured, base, "shared_instrument"),
-        relative_peak=divide_peaks(measured, base, "step_instrument"),
-        eager_ratio=divide_peaks(measured, eager, "peak_instrument"),
-        **name_ratio("time_ratio", to_base),
-        **name_ratio("torch_ratio", to_torch),
     )
-    if to_base is not None:
-        values |= {"relative_throughput": 1 / to_base.value, "time_ratio_p": to_base.p}
-    in_order: dict[str, Any] = dict.fromkeys(column.name for column in COLUMNS)
-    return Row(**(in_order | values))
+
+
+def divide_needs(record: RecordBase, base: AnyMeasured | None, searches: Searches) -> float | None:
+    """Return what the job needs over what `base` needs; None by different instruments."""
+    if base is None or record.step_instrument != base.record.step_instrument:
+        return None
+    needs = find_needs(record, searches)["needs_bytes"]
+    return divide(needs, find_needs(base.record, searches)["needs_bytes"])
 
 
 def list_commits(measured: AnyMeasured) -> str | None:

@@ -72,43 +72,54 @@ def find_missing(
     interrupted: InterruptedRun | None = None,
 ) -> Missing:
     """Return what the machine lacks, in the order of measuring."""
-    measurements: list[Measurement] = []
-    for claim in claims:
-        measurements += claim.deciding
-    # last, so that an interrupted command has measured what decides
-    for claim in claims:
-        measurements += claim.informational
-    once, timed, probes, plans = [], [], [], []
+    once: list[Case] = []
+    timed: list[Case] = []
     pairs: list[tuple[Case, Case]] = []
-    for measurement in measurements:
-        if not applies(measurement, size):
-            continue
+    probes: list[str] = []
+    plans: list[Case] = []
+    for measurement in list_measurements(claims, size):
         measure = measurement.measure
-        cases = measure.list_cases(size)
-        plans += [case for case in measure.list_planned_cases() if machine.get_plan(case) is None]
+        for case in measure.list_planned_cases():
+            if machine.get_plan(case) is None:
+                plans.append(case)
         if isinstance(measure, OfProgram) and lacks_result(measure, machine):
             probes.append(measure.probe)
+        cases = measure.list_cases(size)
         if not isinstance(measure, OfCases) or measure.quantity is not TIME:
             once += [case for case in cases if not machine.get_records(case)]
-        elif lacks_times(cases, machine, interrupted):
-            # each block has the scenario's baseline anyway
-            if any(case.strategy == case.scenario_spec.baseline for case in cases):
-                timed += cases
-            else:
-                pairs.append((cases[0], cases[1]))
+        elif not lacks_times(cases, machine, interrupted):
+            continue
+        elif any(case.strategy == case.scenario_spec.baseline for case in cases):
+            timed += cases  # each block has the scenario's baseline anyway
+        else:
+            pairs.append((cases[0], cases[1]))
     names = list_names(claims)
     if names and (machine.find_other_machine(NAMES_PROBE) or not machine.has_looked_up(names)):
         probes.append(NAMES_PROBE)
-
-    every = drop_duplicates([*once, *timed, *chain.from_iterable(pairs)])
-    unsupported = list(filter(runner.explain_unsupported, every))
+    unsupported = []
+    for case in drop_duplicates([*once, *timed, *chain.from_iterable(pairs)]):
+        if runner.explain_unsupported(case):
+            unsupported.append(case)
     pairs = [pair for pair in drop_duplicates(pairs) if not set(pair) & set(unsupported)]
-    timed += chain.from_iterable(pairs)
-    timed = [case for case in drop_duplicates(timed) if case not in unsupported]
+    timed = drop_duplicates([*timed, *chain.from_iterable(pairs)])
+    timed = [case for case in timed if case not in unsupported]
     # a block measures the memory of its cases too
     elsewhere = {*timed, *unsupported}
     once = [case for case in drop_duplicates(once) if case not in elsewhere]
     return Missing(timed, pairs, once, unsupported, drop_duplicates(probes), drop_duplicates(plans))
+
+
+def list_measurements(claims: Sequence[Claim], size: str) -> list[Measurement]:
+    """Return the measurements of claims that apply at this size.
+
+    Those that decide come first: an interrupted command has then measured what counts.
+    """
+    measurements: list[Measurement] = []
+    for claim in claims:
+        measurements += claim.deciding
+    for claim in claims:
+        measurements += claim.informational
+    return [measurement for measurement in measurements if applies(measurement, size)]
 
 
 def lacks_result(measure: OfProgram, machine: MachineResults) -> bool:
