@@ -83,6 +83,49 @@ def report(
     """
     from framebench.analysis.results import Results
 
+    check_options(selectors, results, html, figures, notebooks, to)
+    if device is not None:
+        if selectors or html or figures or notebooks or docs or to:
+            fail("--device prints all that is predicted for a device, and takes only --results", 2)
+        print_predictions(device, results)
+        return
+    # files that are committed to the repository show only committed records
+    goes_into_repository = docs or ((figures or notebooks) and not to)
+    only_committed = machine is None and bool(goes_into_repository)
+    folder = Results.committed(results) if only_committed else Results(results)
+    if figures or notebooks:
+        # published files show the machine with the most records, on whatever machine they are made
+        is_published = to is None
+        chosen = find_machine(
+            folder, machine, folder.has_more_than_trials, by_processor=not is_published
+        )
+        if figures:
+            write_figures(figures, folder, chosen, to or FIGURES)
+        if notebooks:
+            from framebench.publish.notebooks.notebook import run
+
+            run(notebooks, folder, chosen, to)
+        return
+    named = ALL if only_committed else machine
+    machines, records = find_records(folder, named, selectors)
+    if selectors:
+        records = add_baselines(records, folder)
+    if html:
+        write_site(records, folder, to or SITE)
+        return
+    whole_machines = [] if selectors else machines
+    write_tables(records, folder, whole_machines, docs or [], to)
+
+
+def check_options(
+    selectors: list[str] | None,
+    results: Path,
+    html: bool,
+    figures: str | None,
+    notebooks: list[str] | None,
+    to: Path | None,
+) -> None:
+    """End the command if its options contradict each other."""
     kinds = [name for name in (html, figures, notebooks) if name]
     if len(kinds) > 1:
         fail("one of --html, --figures and --notebooks at a time", 2)
@@ -96,35 +139,6 @@ def report(
             f"{results} go, by --to DIR",
             2,
         )
-    if device is not None:
-        print_predictions(device, results)
-        return
-    # files that are committed to the repository show only committed records
-    goes_into_repository = docs or ((figures or notebooks) and not to)
-    only_committed = machine is None and bool(goes_into_repository)
-    folder = Results.committed(results) if only_committed else Results(results)
-    if notebooks or figures:
-        # published files show the machine with the most records, on whatever machine they are made
-        is_published = to is None
-        chosen = find_machine(
-            folder, machine, folder.has_more_than_trials, by_processor=not is_published
-        )
-        if notebooks:
-            from framebench.publish.notebooks.notebook import run
-
-            run(notebooks, folder, chosen, to)
-        elif figures:
-            write_figures(figures, folder, chosen, to or FIGURES)
-        return
-    named = ALL if only_committed else machine
-    machines, records = find_records(folder, named, selectors)
-    if selectors:
-        records = add_baselines(records, folder)
-    if html:
-        write_site(records, folder, to or SITE)
-        return
-    whole_machines = [] if selectors else machines
-    write_tables(records, folder, whole_machines, docs or [], to)
 
 
 def add_baselines(records: list[Record], folder: Results) -> list[Record]:

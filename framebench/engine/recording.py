@@ -262,6 +262,9 @@ def describe_failed_values(verification: Verification) -> Iterator[str]:
         if error is not None and error <= tolerance:
             continue
         observed, golden = verification.observed[name], verification.golden[name]
+        if observed is None:
+            yield f"{name} is not finite instead of {golden}"
+            continue
         errors = f"(relative error {format_error(error)}, tolerance {tolerance:.1e})"
         yield f"{name} {observed} instead of {golden} {errors}"
 
@@ -282,7 +285,7 @@ def describe_failed_tensors(tensors: dict[str, TensorComparison]) -> Iterator[st
 
 def format_error(error: float | None) -> str:
     """Return an error as text; None stands for an error that was not finite."""
-    return "None" if error is None else f"{error:.1e}"
+    return "not finite" if error is None else f"{error:.1e}"
 
 
 def split_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
