@@ -102,11 +102,11 @@ def loading(adapter: Adapter, mode: str) -> Proof:
     def count_batches() -> Evidence:
         """Make three steps, and count the batches that the loader prepared for them."""
         assert adapter.loader
-        before = adapter.loader.made
+        before = adapter.loader.batches_prepared
         for _step in range(3):
             adapter.step()
         adapter.synchronize()
-        prepared = {"batches_prepared_by_3_steps": adapter.loader.made - before}
+        prepared = {"batches_prepared_by_3_steps": adapter.loader.batches_prepared - before}
         return adapter.loader.count() | prepared
 
     if mode == "whole":

@@ -17,7 +17,7 @@ from framebench.instruments import cores
 from framebench.models.spec import SEED, STREAM_BATCHES
 from framebench.suite.case import Case
 
-Put = Callable[..., Any]  # images and labels -> a batch, as the framework takes it
+Put = Callable[..., Any]  # returns a batch as the framework takes it, of images and labels
 MAPPED = ("memmap", "prefetch", "pinned", "reused")  # modes that read a memory-mapped file
 THREADED = ("prefetch", "pinned")  # modes in which a thread prepares the batches
 
@@ -27,17 +27,17 @@ class Loader:
 
     The modes are `iterator`, `whole`, `whole_every_step`, `memmap`, `prefetch`, `pinned` and
     `reused` (see the rows of `strategies/scenarios.toml`). With `pinned` the thread calls `put`
-    too, and the step takes what `put` returned through `arrive`.
+    too, and the step passes what `put` returned to `take`, which returns the batch.
     """
 
-    def __init__(self, case: Case, mode: str, put: Put, arrive: Put | None = None) -> None:
+    def __init__(self, case: Case, mode: str, put: Put, take: Put | None = None) -> None:
         """Make the raw images and labels of all batches, in a mapped file if the mode has one."""
         assert case.workload_spec.raw_images
         assert case.workload_spec.prepare
         self.batch = case.batch
         self.mode = mode
         self.put = put
-        self.arrive = arrive
+        self.take = take
         self.prepare = case.workload_spec.prepare
         rng = np.random.default_rng([SEED, 2, case.batch])
         self.images, self.labels = case.workload_spec.raw_images(
@@ -45,9 +45,9 @@ class Loader:
         )
         if mode in MAPPED:
             self.images = _map_to_file(self.images)
-        self.made = 0  # batches prepared
-        self.buffers: set[int] = set()  # addresses of the prepared batches
-        self.threads: set[int] = set()  # threads that prepared them
+        self.batches_prepared = 0
+        self.buffer_addresses: set[int] = set()  # of the prepared batches
+        self.thread_ids: set[int] = set()  # of the threads that prepared them
         self.reused: np.ndarray | None = None
         self.batches = self.choose_batches()
 
@@ -61,7 +61,7 @@ class Loader:
         if self.mode == "prefetch":
             return prefetch(_prepare_while_used(weakref.ref(self)), self.put)
         batches = (self.put(*self.prepare_batch(i)) for i in numbers)
-        return prefetch(batches, self.arrive) if self.arrive else batches
+        return prefetch(batches, self.take) if self.take else batches
 
     def put_every_batch(self) -> list[Any]:
         """Return all batches, prepared and put on the device."""
@@ -80,19 +80,19 @@ class Loader:
                 self.reused = x
             np.copyto(self.reused, x)
             x = self.reused
-        self.made += 1
-        self.buffers.add(x.ctypes.data)
-        self.threads.add(threading.get_ident())
+        self.batches_prepared += 1
+        self.buffer_addresses.add(x.ctypes.data)
+        self.thread_ids.add(threading.get_ident())
         return x, self.labels[rows]
 
     def count(self) -> Evidence:
         """Return how the batches so far were prepared."""
         return {
-            "batches_prepared": self.made,
-            "buffers": len(self.buffers),
+            "batches_prepared": self.batches_prepared,
+            "buffers": len(self.buffer_addresses),
             "raw_bytes": self.images.nbytes,
             "memory_mapped": isinstance(self.images, np.memmap),
-            "beside_the_step": threading.get_ident() not in self.threads,
+            "beside_the_step": threading.get_ident() not in self.thread_ids,
         }
 
 
@@ -122,7 +122,7 @@ def _prepare_while_used(loader: weakref.ref[Loader]) -> Iterator[Any]:
 
 
 def _map_to_file(images: np.ndarray) -> np.memmap:
-    """Return the same array as a memory-mapped file, which is gone when its last user is."""
+    """Return the same array in a memory-mapped file, which is deleted with the array."""
     with tempfile.TemporaryFile() as file:
         images.tofile(file)
         return np.memmap(file, images.dtype, "r", shape=images.shape)
@@ -133,7 +133,7 @@ def prefetch(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
 
     An error in the thread is raised by the step that waits for its batch.
     """
-    ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
+    batch_or_error: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(maxsize=1)
 
     def work() -> None:
         """Put each batch into the queue, or the error that ended the preparation."""
@@ -141,13 +141,13 @@ def prefetch(prepared: Iterator[tuple[Any, ...]], put: Put) -> Iterator[Any]:
         cores.use_all_cores()
         try:
             for batch in prepared:
-                ready.put((batch, None))
+                batch_or_error.put((batch, None))
         except BaseException as error:
-            ready.put((None, error))
+            batch_or_error.put((None, error))
 
     threading.Thread(target=work, daemon=True).start()
     while True:
-        batch, error = ready.get()
+        batch, error = batch_or_error.get()
         if error is not None:
             raise error
         yield put(*batch)

@@ -44,7 +44,7 @@ def test_a_loader_is_proven_for_its_own_mode_alone(mode):
     counted = loader.count()
 
     assert (counted["memory_mapped"], counted["beside_the_step"]) == (is_mapped, is_threaded)
-    assert batches in (None, loader.made)
+    assert batches in (None, loader.batches_prepared)
     for other in MODES:
         # without a thread a mapped file or a single batch is what another mode has as well
         is_alike = MODES[other][:2] == (is_mapped, is_threaded)

@@ -83,7 +83,8 @@ STATES = {
     "row_var": "row mean",
     "col_var": "column mean",
 }
-PREFIXES = ("", "teacher.")  # of the names of weights, by the place in `models_in_memory`
+# of the names of weights: those of the model, and those of the teacher that it learns from
+PREFIXES = ("", "teacher.")
 
 
 def make_optimizer(
@@ -302,19 +303,19 @@ class TorchAdapter(Adapter):
         The file's loss may call them, such as a frozen teacher. A step in float64 then needs their
         weights in float64, too.
         """
-        own = {id(weight) for weight in self.model.parameters()}
+        model_weights = {id(weight) for weight in self.model.parameters()}
         others = []
         for _, value in iterate_globals(self.case.user_file):
             if isinstance(value, nn.Module):
                 weights = {id(weight) for weight in value.parameters()}
-                if own.isdisjoint(weights):
+                if model_weights.isdisjoint(weights):
                     others.append(value)
         return others
 
     def find_narrow_result(self) -> str:
         with NarrowResults() as narrow:
             self.one_step()
-        return narrow.first
+        return narrow.operation
 
     def seed(self) -> None:
         # Checkpointing restores the state of PyTorch's generator by itself.
@@ -344,7 +345,7 @@ class TorchAdapter(Adapter):
     def draws_by_layout(self) -> bool:
         with DrawsByLayout() as draws:
             self.one_step()
-        return draws.found
+        return draws.has_drawn
 
     def train_step(self) -> None:
         """Make one step of training."""
@@ -484,8 +485,8 @@ class TorchAdapter(Adapter):
         elif self.case.scenario_spec.trains:
             for state in self.optimizer.state.values():
                 state.clear()  # the next step makes it again
-        for follow in self.after_restore:
-            follow()
+        for callback in self.after_restore:
+            callback()
 
     def make_observer(self) -> StepCounter | Profiled:
         """Return the context that counts what a step does: by the profiler if it is compiled."""
@@ -503,7 +504,7 @@ class TorchAdapter(Adapter):
     def observe(self) -> Evidence:
         observer = self.make_observer()
         buffers = self.buffers()
-        before = [b.clone() for b in buffers]
+        buffers_before = [b.clone() for b in buffers]
         with observer:
             self.one_step()
         self.synchronize()
@@ -516,7 +517,7 @@ class TorchAdapter(Adapter):
             "weight_dtypes": count_dtypes(self.parameters()),
             "state_dtypes": count_dtypes(states),
             "buffers": len(buffers),
-            "buffers_changed": list(map(torch.equal, buffers, before)).count(False),
+            "buffers_changed": list(map(torch.equal, buffers, buffers_before)).count(False),
         }
 
     def count_batched_matmuls(self) -> int:

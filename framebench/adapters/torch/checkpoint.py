@@ -48,13 +48,13 @@ def drop_cache(arguments: Any) -> Any:
 
 
 @contextmanager
-def prepare_second_run(norms: list[Any], widens: bool) -> Iterator[None]:
+def prepare_second_run(norms: list[Any], in_float64: bool) -> Iterator[None]:
     """Freeze the running statistics of these batch norms while their block is recomputed.
 
-    `widens` says whether the step is in float64. During a backward pass PyTorch leaves the context
-    that widens casts, so it is entered again.
+    During a backward pass PyTorch leaves the context that widens casts, so it is entered again if
+    the step is in float64.
     """
-    with freeze_statistics(norms), WidenedCasts() if widens else nullcontext():
+    with freeze_statistics(norms), WidenedCasts() if in_float64 else nullcontext():
         yield
 
 
@@ -97,7 +97,7 @@ def share_arguments(block: nn.Module, arguments: list[Any]) -> tuple[Callable[..
     return run_block, distinct
 
 
-def _observe_without(adapter: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
+def _observe_without_recomputation(adapter: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
     """Observe a step whose blocks are not recomputed, and count how often each block runs in it.
 
     Proofs compare with this step, since a user's block may run several times in a forward pass, or
@@ -115,7 +115,7 @@ def _observe_without(adapter: TorchAdapter) -> tuple[Evidence, Counter[nn.Module
         return adapter.observe(), runs
 
 
-def _count_expected(
+def _count_expected_recomputations(
     adapter: TorchAdapter, runs: Counter[nn.Module], blocks: list[nn.Module]
 ) -> int:
     """Return the least number of recomputations: one for each pass in which a block runs."""
@@ -138,17 +138,18 @@ def run_recomputed(function: Callable[..., Any], *args: Any, **options: Any) -> 
 
 @switch
 def checkpoint(adapter: TorchAdapter, every: int = 1) -> Proof:
-    """Recompute every block, or every second one and so on."""
-    chosen: dict[nn.Module, list[Any]] = {}  # blocks, with their batch norms
+    """Recompute the activations of each `every`-th block in the backward pass."""
+    # the batch norms of each block that is recomputed
+    norms_by_block: dict[nn.Module, list[Any]] = {}
     is_compiled = any(part.switch == "compile" for part in adapter.case.parts)
 
     def attach(model: Any) -> None:
         for block in adapter.model_module.blocks_of(model)[::every]:
-            chosen[block] = _list_batch_norms(block)
+            norms_by_block[block] = _list_batch_norms(block)
 
     def run_block(block: nn.Module, *xs: Any, **kwargs: Any) -> Any:
-        """Run a block, and recompute it in the backward pass if it is chosen."""
-        if block not in chosen:
+        """Run a block, which the backward pass recomputes if it is one of `norms_by_block`."""
+        if block not in norms_by_block:
             return block(*xs, **kwargs)
         options = drop_cache(kwargs)
         arguments = drop_cache(xs)
@@ -156,9 +157,9 @@ def checkpoint(adapter: TorchAdapter, every: int = 1) -> Proof:
         # a compiler repeats neither updates of running statistics nor casts, and cannot follow `id`
         if not is_compiled:
             run_shared, arguments = share_arguments(block, arguments)
-            norms = chosen[block]
+            norms = norms_by_block[block]
             if norms or adapter.float64:
-                second_run = partial(prepare_second_run, norms, adapter.float64)
+                second_run = partial(prepare_second_run, norms, in_float64=adapter.float64)
                 options["context_fn"] = lambda: (nullcontext(), RepeatedContext(second_run))
         return run_recomputed(run_shared, *arguments, **options)
 
@@ -168,14 +169,14 @@ def checkpoint(adapter: TorchAdapter, every: int = 1) -> Proof:
     def count_recomputed(observed: Evidence) -> Evidence:
         """Count the blocks that ran again in the backward pass, and how many should have."""
         # without trained weights a block is not recomputed
-        recomputed = [b for b in chosen if any(p.requires_grad for p in b.parameters())]
+        recomputed = [b for b in norms_by_block if any(p.requires_grad for p in b.parameters())]
         if observed["block_runs"] is None:  # a compiled step shows only its products
             repeated = observed["products_recomputed"]
             expected = adapter.micro_batches * adapter.loss_evaluations * len(recomputed)
         else:
-            without, runs = _observe_without(adapter)
+            without, runs = _observe_without_recomputation(adapter)
             repeated = observed["block_runs"] - without["block_runs"]
-            expected = _count_expected(adapter, runs, recomputed)
+            expected = _count_expected_recomputations(adapter, runs, recomputed)
         return {
             "blocks_recomputed": len(recomputed),
             "recomputations": expected,
@@ -191,14 +192,14 @@ def checkpoint(adapter: TorchAdapter, every: int = 1) -> Proof:
 
 @contextmanager
 def _guard_second_run(
-    second_run: AbstractContextManager[Any], norms: list[nn.Module], widens: bool
+    second_run: AbstractContextManager[Any], norms: list[nn.Module], in_float64: bool
 ) -> Iterator[None]:
     """Enter PyTorch's context for the second run of a block, and that of `prepare_second_run`.
 
     Raises DoesNotApply if the block changes a saved matmul's result in place.
     """
     try:
-        with second_run, prepare_second_run(norms, widens):
+        with second_run, prepare_second_run(norms, in_float64):
             yield
     except RuntimeError as error:
         if "has been mutated" not in str(error):
@@ -222,7 +223,7 @@ def checkpoint_dots(adapter: TorchAdapter, batched: bool = True) -> Proof:
         def make_contexts() -> tuple[Any, Any]:
             first_run, second_run = create_selective_checkpoint_contexts(saved)
             norms = _list_batch_norms(block)
-            guarded = partial(_guard_second_run, second_run, norms, adapter.float64)
+            guarded = partial(_guard_second_run, second_run, norms, in_float64=adapter.float64)
             return first_run, RepeatedContext(guarded)
 
         run_shared, arguments = share_arguments(block, drop_cache(xs))
@@ -237,11 +238,11 @@ def checkpoint_dots(adapter: TorchAdapter, batched: bool = True) -> Proof:
 
     def count_repeated(observed: Evidence) -> Evidence:
         """Count the block runs and matmuls that a step without checkpointing does not make."""
-        without, runs = _observe_without(adapter)
+        without, runs = _observe_without_recomputation(adapter)
         passes = adapter.micro_batches * adapter.loss_evaluations
         matmuls = sum(observed["products"].values()) - sum(without["products"].values())
         return {
-            "recomputations": _count_expected(
+            "recomputations": _count_expected_recomputations(
                 adapter, runs, adapter.model_module.blocks_of(adapter.model)
             ),
             "block_runs_repeated": observed["block_runs"] - without["block_runs"],

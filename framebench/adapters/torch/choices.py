@@ -38,9 +38,10 @@ class Choice:
         """Return how many indices another choice lacks; the order within a top-k is ignored."""
         if self.operator != "topk" or not self.indices.ndim:
             return int((self.indices != other.indices).sum())
-        own = self.indices.movedim(self.dim, -1)
-        others = other.indices.movedim(self.dim, -1)
-        is_same = own.unsqueeze(-1) == others.unsqueeze(-2)  # each of our k with each of theirs
+        own_indices = self.indices.movedim(self.dim, -1)
+        other_indices = other.indices.movedim(self.dim, -1)
+        # each of our k with each of theirs
+        is_same = own_indices.unsqueeze(-1) == other_indices.unsqueeze(-2)
         is_lacking = ~is_same.any(-1)
         return int(is_lacking.sum())
 
@@ -63,9 +64,9 @@ class ChoiceMode(OperatorMode):
         if indices is None:
             return out
         arguments = name_arguments(func, args, kwargs)
-        number = len(self.choices)
-        if number < len(self.forced):
-            forced = self.forced[number].indices
+        position = len(self.choices)
+        if position < len(self.forced):
+            forced = self.forced[position].indices
             if forced.shape == indices.shape:
                 force_choice(out, indices, forced, arguments)
         dim = arguments.get("dim", -1)
@@ -74,7 +75,7 @@ class ChoiceMode(OperatorMode):
 
     @contextmanager
     def watch(self, model: nn.Module) -> Iterator[None]:
-        """Know in this context which of the model's modules runs."""
+        """Keep in `modules` the names of the model's modules that run in this context."""
 
         def enter(name: str, *_: Any) -> None:
             self.modules.append(name)
@@ -143,12 +144,12 @@ def repeat_with_exact_choices(
 
 
 def is_autocast(enter: Any) -> bool:
-    """Return whether a function enters autocast, as switches of precision make it."""
+    """Return whether a function enters autocast, as those that switches of precision add do."""
     return isinstance(enter, partial) and enter.func is torch.autocast
 
 
 def describe_change(choice: Choice, count: int, dtype: str) -> str:
-    """Say where `count` of a choice's entries are others in `dtype` than in float32."""
+    """Return a text that says that `count` entries of a choice are others in `dtype`."""
     total = choice.indices.numel()
     return (
         f"{choice.operator} in {choice.module or 'the loss'} chooses other entries in {dtype} than "
@@ -175,13 +176,16 @@ def find_most_changed(exact: list[Choice], rounded: list[Choice]) -> tuple[Choic
 
     Returns None where none differs, or where the two runs do not make the same choices.
     """
-    if list(map(describe_kind, exact)) != list(map(describe_kind, rounded)):
+    if list(map(get_operator_and_shape, exact)) != list(map(get_operator_and_shape, rounded)):
         return None
-    counts = [one.count_changed(other) for one, other in zip(exact, rounded)]
+    counts = [
+        exact_choice.count_changed(rounded_choice)
+        for exact_choice, rounded_choice in zip(exact, rounded)
+    ]
     most = max(counts, default=0)
     return (exact[counts.index(most)], most) if most else None
 
 
-def describe_kind(choice: Choice) -> tuple[str, torch.Size]:
-    """Return what two runs must have in common at a choice: its operator and its shape."""
+def get_operator_and_shape(choice: Choice) -> tuple[str, torch.Size]:
+    """Return what two runs must have in common to compare a choice: its operator and shape."""
     return choice.operator, choice.indices.shape

@@ -84,7 +84,7 @@ class _EngineOptimizer:
             tensors["parameters"] = [p.ds_tensor for p in self.engine.module.parameters()]
             tensors["copy of the weights"] = zero.fp32_partitioned_groups_flat
             tensors["gradient buckets"] = [b.buffer for b in zero.ipg_buckets.values()]
-        parts = {name: count_unique_bytes(of_part) for name, of_part in tensors.items()}
+        parts = {name: count_unique_bytes(part_tensors) for name, part_tensors in tensors.items()}
         return {"gradients": self.gradients, **parts}
 
     def measure_extra_bytes(self) -> int:

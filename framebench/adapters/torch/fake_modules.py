@@ -38,32 +38,32 @@ def convert_module(
         for tensors in (module._parameters, module._buffers):
             for name, tensor in tensors.items():
                 if tensor is not None:
-                    tensors[name] = move(tensor, function, REPLACED_TENSORS[0])  # type: ignore[assignment]
+                    tensors[name] = convert_once(tensor, function, REPLACED_TENSORS[0])  # type: ignore[assignment]
     finally:
         if is_outermost:
-            moved = REPLACED_TENSORS.pop()
-            for one in gc.get_objects():
+            replacements = REPLACED_TENSORS.pop()
+            for instance in gc.get_objects():
                 # by the type, since `isinstance` would run the `__class__` property of lazy objects
-                if issubclass(type(one), torch.optim.Optimizer):
-                    for group in one.param_groups:
-                        group["params"] = [moved.get(weight, weight) for weight in group["params"]]
+                if issubclass(type(instance), torch.optim.Optimizer):
+                    for group in instance.param_groups:
+                        group["params"] = [replacements.get(p, p) for p in group["params"]]
     return module
 
 
-def move(
-    tensor: Tensor, function: Callable[[Tensor], Tensor], moved: dict[Tensor, Tensor]
+def convert_once(
+    tensor: Tensor, function: Callable[[Tensor], Tensor], replacements: dict[Tensor, Tensor]
 ) -> Tensor:
-    """Return the result of the function for a tensor. It is called once for each tensor."""
-    if tensor not in moved:
+    """Return the function's result for a tensor, from `replacements` after the first call."""
+    if tensor not in replacements:
         with torch.no_grad():
             new = function(tensor)
             if hasattr(tensor, "become_on_device"):  # a weight that is quantized there
                 new = tensor.become_on_device(new)
             elif isinstance(tensor, nn.Parameter):
                 new = nn.Parameter(new, tensor.requires_grad)
-        moved[tensor] = new
-        moved[new] = new  # a module that two others share is met again after it has moved
-    return moved[tensor]
+        replacements[tensor] = new
+        replacements[new] = new  # a module that two others share is met again when it is converted
+    return replacements[tensor]
 
 
 def convertible_modules() -> AbstractContextManager[None]:

@@ -54,8 +54,8 @@ class KnownNumbers(TorchDispatchMode):
 def is_drawing() -> bool:
     """Return whether a function of `torch.nn.init` is running.
 
-    Of unknown numbers it asks only whether some are out of bounds and have to be drawn again, as in
-    `trunc_normal_`. The answer is False.
+    Such a function reads an unknown number only to find out whether numbers are out of bounds and
+    have to be drawn again, as `trunc_normal_` does. It gets False.
     """
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -89,7 +89,7 @@ def find_numbers(tensor: Tensor) -> Tensor | None:
 def follow_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> None:
     """Compute the numbers of an operator's results, if those of its arguments are known.
 
-    If they are not, what it writes into is known no more.
+    Otherwise forget the numbers of the tensors that it writes into.
     """
     is_written = func._schema.is_mutable
     if not is_written and not is_small_and_new(out):
@@ -113,7 +113,7 @@ def compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
     except Exception:  # whatever it is that the host cannot run
         return False
     if "empty" in func._schema.name:
-        results.zero_()  # not what happens to lie there, by which each simulation would be another
+        results.zero_()  # else it has what the memory held before, and no simulation is repeatable
     for result, fake in zip(tree_leaves(results), tree_leaves(out), strict=True):
         if isinstance(fake, FakeTensor) and fake.layout == torch.strided:
             keep_numbers(fake, result)
@@ -130,7 +130,7 @@ def keep_numbers(fake: FakeTensor, result: Tensor) -> None:
 
 
 def describe_layout(tensor: Tensor) -> tuple[object, ...]:
-    """Return what says where in its storage a tensor has which of its numbers."""
+    """Return a tensor's type, and where in its storage each of its numbers lies."""
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset()
 
 

@@ -14,19 +14,21 @@ from framebench.suite.case import Case
 
 # A gradient with a larger relative error is wrong; rounding to bfloat16 makes a thirtieth of it.
 WRONG_GRADIENT = 0.1
-NORMS = (
+LAYER_NORM_FAULT = (
     "adds up the gradients of a layer norm's weights, such as {weight}, in bfloat16 on some "
     "processors (docs/try.md)"
 )
-MASKS = (
+MASK_FAULT = (
     "draws random numbers anew where activation_memory_budget has them computed again: dropout "
     "has another mask in the backward pass (pytorch issue 190758)"
 )
-GRU = (
+GRU_FAULT = (
     "changes a product of its GRU in place, which selective checkpointing has saved, and does not "
     "notice (docs/try.md)"
 )
-INTERPOLATION = "loses gradients below `interpolate` in a compiled step in bfloat16 (docs/try.md)"
+INTERPOLATION_FAULT = (
+    "loses gradients below `interpolate` in a compiled step in bfloat16 (docs/try.md)"
+)
 
 
 def find_known_fault(case: Case) -> str | None:
@@ -93,13 +95,13 @@ def find_fault_of_step(adapter: Any, wrong: list[str]) -> str:
     wrong_layers = {name.rpartition(".")[0] for name in wrong}
     norms = set(list_names(adapter.model, nn.LayerNorm))
     if is_bf16 and wrong and wrong_layers <= norms and adapter.device() == "cpu":
-        return NORMS.format(weight=wrong[0])
+        return LAYER_NORM_FAULT.format(weight=wrong[0])
     if adapter.process.activation_budget < 1 and adapter.draws_random_numbers():
-        return MASKS
+        return MASK_FAULT
     if "checkpoint_dots" in switches and list_names(adapter.model, nn.GRU | nn.GRUCell):
-        return GRU
+        return GRU_FAULT
     if adapter.case.strategy_spec.compiles and is_bf16 and interpolates(adapter):
-        return INTERPOLATION
+        return INTERPOLATION_FAULT
     return ""
 
 

@@ -26,7 +26,8 @@ from framebench.models.spec import USER_MODEL
 from framebench.suite.user_file import DoesNotApply
 
 switch = Switches()
-SPARE = 64 << 20  # bytes of a segment of its own
+SPARE = 64 << 20  # bytes of a tensor that is so large that it gets a segment for itself
+BEYOND_SHARE = 0.02  # of the GPU's memory: by so much a test allocation goes beyond a limit
 
 
 class _InBackward(CombinedOptimizer):
@@ -58,8 +59,8 @@ def _make_one_by_one(
 ) -> _InBackward:
     """Return an optimizer for each weight. Raises DoesNotApply.
 
-    A user's optimizer may treat a weight by its place among all weights. It is therefore first made
-    for all of them; then each weight gets an optimizer with the settings of its group.
+    A user's optimizer may give weights settings by their place among all weights. It is therefore
+    first made for all of them; then each weight gets an optimizer with its group's settings.
     """
     if settings.name != USER_MODEL:
         return _InBackward({p: make(settings, [p], **options) for p in params})
@@ -121,13 +122,13 @@ def keep_grads(adapter: TorchAdapter) -> Proof:
     def count_kept() -> Evidence:
         """Count the gradients that are the same tensors as those of the step before."""
         trained = adapter.list_trained()
-        before = [p.grad for p in trained]
+        gradients_before = [p.grad for p in trained]
         adapter.one_step()
-        kept_count = 0
-        for weight, old_gradient in zip(trained, before):
-            kept_count += old_gradient is not None and weight.grad is old_gradient
+        gradients_kept = 0
+        for weight, old_gradient in zip(trained, gradients_before):
+            gradients_kept += old_gradient is not None and weight.grad is old_gradient
         gradients = sum(p.grad is not None for p in trained)
-        return {"gradients_kept": kept_count, "gradients": gradients}
+        return {"gradients_kept": gradients_kept, "gradients": gradients}
 
     proof = expect(gradients=above(0), gradients_kept=equal_to("gradients"))
     return proof.counting(count_kept)
@@ -143,8 +144,8 @@ def foreach(adapter: TorchAdapter) -> Proof:
     adapter.recipe.optimizer_options["foreach"] = True
 
     def set_foreach(value: bool | None) -> None:
-        for each in (adapter.optimizer, *list_inner(adapter.optimizer)):
-            for group in each.param_groups:
+        for optimizer in (adapter.optimizer, *list_inner(adapter.optimizer)):
+            for group in optimizer.param_groups:
                 group.update(foreach=value, fused=None)
 
     def count_operators(observed: Evidence) -> Evidence:
@@ -295,8 +296,8 @@ def memory_fraction(adapter: TorchAdapter, share: float = 0.8) -> Proof:
     def ask_for_more() -> Evidence:
         """Request a little more than the share, with the limit and without it."""
         torch.cuda.empty_cache()
-        total = torch.cuda.mem_get_info()[1]
-        size = int((share + 0.02) * total) - torch.cuda.memory_reserved()
+        _free, total = torch.cuda.mem_get_info()
+        size = int((share + BEYOND_SHARE) * total) - torch.cuda.memory_reserved()
         refused = is_refused(size)
         torch.cuda.set_per_process_memory_fraction(1.0)
         refused_without = is_refused(size)

@@ -128,25 +128,25 @@ def find_mean(operator: str, arguments: dict[str, Any]) -> float | Tensor | None
 
 
 class DrawsByLayout(OperatorMode):
-    """Context that notes whether random numbers are drawn in the order of an image's memory.
+    """Context that notes in `has_drawn` whether numbers are drawn in the order of image memory.
 
     An operator that gets images and draws, as dropout does, gives other numbers to each place in
     another memory format. One that gets a shape alone does not.
     """
 
     def __init__(self) -> None:
-        """Begin with `found` as False: nothing was drawn so."""
+        """Begin with `has_drawn` as False."""
         super().__init__()
-        self.found = False
+        self.has_drawn = False
 
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator, and look at the generator's state before and after."""
         has_images = any(is_image(leaf) for leaf in tree_leaves((args, kwargs)))
-        if self.found or not has_images:
+        if self.has_drawn or not has_images:
             return func(*args, **kwargs)
         before = torch.get_rng_state()
         result = func(*args, **kwargs)
-        self.found = not torch.equal(before, torch.get_rng_state())
+        self.has_drawn = not torch.equal(before, torch.get_rng_state())
         return result
 
 
@@ -251,23 +251,23 @@ def _widen(argument: Any) -> Any:
 
 
 class NarrowResults(OperatorMode):
-    """Context that notes the name of the first operation with a result narrower than float64.
+    """Context that notes in `operation` the first one with a result narrower than float64.
 
     A scalar may be narrow: PyTorch keeps counts of steps, for instance, in float32.
     """
 
     def __init__(self) -> None:
-        """Begin with an empty name in `first`: nothing narrow was seen."""
+        """Begin with an empty name, which stands for no narrow result."""
         super().__init__()
-        self.first = ""
+        self.operation = ""
 
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator and look at its results."""
         result = func(*args, **kwargs)
-        if not self.first:
+        if not self.operation:
             for leaf in tree_leaves(result):
                 if isinstance(leaf, Tensor) and leaf.ndim and leaf.dtype in NARROWER_THAN_FLOAT64:
                     dtype = str(leaf.dtype).removeprefix("torch.")
-                    self.first = f"{name_operator(func)} in {dtype}"
+                    self.operation = f"{name_operator(func)} in {dtype}"
                     break
         return result

@@ -48,15 +48,15 @@ def offload(adapter: TorchAdapter) -> Proof:
 
 @dataclass(eq=False)
 class _MovedTensor:
-    """A saved tensor in pinned memory, and on the device again while it is on its way back."""
+    """A saved tensor in pinned memory, and on the device again once its copy back has begun."""
 
     place: int  # among the saved tensors of its forward pass
     host: Tensor
     device: torch.device
-    sent: torch.cuda.Event
+    copied_to_host: torch.cuda.Event
     is_used: bool = False  # whether the backward pass has had it
-    back: Tensor | None = None
-    arrived: torch.cuda.Event | None = None
+    on_device: Tensor | None = None  # until the backward pass takes it
+    copied_back: torch.cuda.Event | None = None
 
 
 class CopyStreams:
@@ -109,32 +109,36 @@ class _StreamedSaving(torch.autograd.graph.saved_tensors_hooks):
         """Return a tensor on the device, and begin to copy back those that are needed next."""
         if isinstance(saved, Tensor):
             return saved
-        if saved.back is not None:
+        if saved.on_device is None:  # also if it was used before: a retained graph unpacks it again
+            self.fetch(saved)
+        else:
             self.streams.counts["tensors_ahead"] += 1
-        saved.is_used = False  # a retained graph unpacks a tensor several times
-        first = max(0, saved.place - AHEAD)
-        # the backward pass needs what was saved last first
-        for moved in reversed(self.moved[first : saved.place + 1]):
-            if not moved.is_used and moved.back is None:
-                self.fetch(moved)
-        tensor = saved.back
+        self.fetch_ahead(saved)
+        tensor = saved.on_device
         assert tensor is not None
-        assert saved.arrived is not None
-        saved.back = None
+        assert saved.copied_back is not None
+        saved.on_device = None
         saved.is_used = True
         computing = torch.cuda.current_stream()
-        computing.wait_event(saved.arrived)
+        computing.wait_event(saved.copied_back)
         tensor.record_stream(computing)
         self.streams.counts["tensors_returned"] += 1
         return tensor
 
+    def fetch_ahead(self, saved: _MovedTensor) -> None:
+        """Begin to copy back the tensors saved just before this one, which are needed next."""
+        first = max(0, saved.place - AHEAD)
+        for moved in reversed(self.moved[first : saved.place]):
+            if not moved.is_used and moved.on_device is None:
+                self.fetch(moved)
+
     def fetch(self, moved: _MovedTensor) -> None:
         """Begin to copy a tensor back to its device."""
         stream = self.streams.to_device
-        stream.wait_event(moved.sent)
+        stream.wait_event(moved.copied_to_host)
         with torch.cuda.stream(stream):
-            moved.back = moved.host.to(moved.device, non_blocking=True)
-        moved.arrived = stream.record_event()
+            moved.on_device = moved.host.to(moved.device, non_blocking=True)
+        moved.copied_back = stream.record_event()
 
 
 @switch

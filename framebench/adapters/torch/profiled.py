@@ -24,8 +24,8 @@ REGION = "Torch-Compiled Region"
 GRAPH = "## Call CompiledFxGraph"
 BACKWARD = "autograd::engine::evaluate_function"
 UPDATE = "Optimizer.step"
-MODEL = "the compiled model"  # our own mark of a forward pass
-MODULE = "module "  # begins our own mark of a module's forward pass
+MODEL = "the compiled model"  # the name of the mark that we set around a forward pass
+MODULE = "module "  # begins the name of the mark that we set around a module's forward pass
 TYPES = {
     "float": "float32",
     "double": "float64",

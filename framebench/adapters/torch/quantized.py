@@ -90,11 +90,12 @@ def adamw_8bit_bnb(adapter: TorchAdapter) -> Proof:
 
     def read_moments(_: Iterator[State]) -> Iterator[State]:
         """Yield each moment dequantized, with the bytes of its codes, scales and table."""
+        moments = {1: "first moment", 2: "second moment"}  # by their number in bitsandbytes' keys
         for name, p in adapter.model.named_parameters():
             state = adapter.optimizer.state.get(p)
             if not state:
                 continue
-            for number, kind in ((1, "first moment"), (2, "second moment")):
+            for number, kind in moments.items():
                 values = state[f"state{number}"]
                 tensors = [values]
                 if f"absmax{number}" in state:

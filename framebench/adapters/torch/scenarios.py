@@ -155,7 +155,7 @@ def _keep_both(
 ) -> Proof:
     """Keep two models in memory: those that `make` returns when called with the pair.
 
-    `shared_trunk` says whether they have one trunk.
+    `shared_trunk` says whether they have bytes_of_one trunk.
     """
 
     def attach() -> None:
@@ -169,8 +169,12 @@ def _keep_both(
         }
 
     adapter.before_first_step.append(attach)
-    one = "parameter_bytes_of_one"
-    total = (above(one), below(one, times=2)) if shared_trunk else equal_to(one, times=2)
+    bytes_of_one = "parameter_bytes_of_one"
+    total = (
+        (above(bytes_of_one), below(bytes_of_one, times=2))
+        if shared_trunk
+        else equal_to(bytes_of_one, times=2)
+    )
     return expect(parameter_bytes=total).counting(count_bytes)
 
 
@@ -178,12 +182,12 @@ def _keep_both(
 def together(adapter: TorchAdapter, shared_trunk: bool = False) -> Proof:
     """Keep two models in memory; with `shared_trunk` they have one trunk and a head each."""
 
-    def make(one: nn.Module, other: nn.Module) -> list[nn.Module]:
+    def make(first_model: nn.Module, second_model: nn.Module) -> list[nn.Module]:
         if shared_trunk:
-            for name, module in one.named_children():
+            for name, module in first_model.named_children():
                 if not f"{name}.".startswith(adapter.workload.head):
-                    setattr(other, name, module)
-        return [one, other]
+                    setattr(second_model, name, module)
+        return [first_model, second_model]
 
     return _keep_both(adapter, make, shared_trunk)
 
@@ -198,13 +202,13 @@ def scripted(adapter: TorchAdapter, shared_trunk: bool = False) -> Proof:
     """
 
     @torch.no_grad()
-    def make(one: Any, other: Any) -> list[nn.Module]:
+    def make(first_model: Any, second_model: Any) -> list[nn.Module]:
         x = adapter.inputs[0]
         if not shared_trunk:
-            return [torch.jit.trace(one, x), torch.jit.trace(other, x)]
-        heads = [one.fc, other.fc]
-        one.fc = nn.Identity()
-        trunk = torch.jit.trace(one, x)
+            return [torch.jit.trace(first_model, x), torch.jit.trace(second_model, x)]
+        heads = [first_model.fc, second_model.fc]
+        first_model.fc = nn.Identity()
+        trunk = torch.jit.trace(first_model, x)
         return [torch.jit.trace(nn.Sequential(trunk, head), x) for head in heads]
 
     def count_scripted() -> Evidence:
@@ -220,29 +224,29 @@ def scripted(adapter: TorchAdapter, shared_trunk: bool = False) -> Proof:
 def in_turn(adapter: TorchAdapter, cleared: bool = False) -> Proof:
     """Make one model after the other in each step; with `cleared` empty caches between them."""
     alive: weakref.WeakSet[nn.Module] = weakref.WeakSet()
-    most = 0  # alive at once
-    cleanings = 0
+    most_alive = 0  # alive at once
+    caches_emptied = 0
 
     def models() -> Iterator[nn.Module]:
         """Yield each model of the pair, freed before the next is made."""
-        nonlocal most, cleanings
+        nonlocal most_alive, caches_emptied
         for weights in adapter.host_weights:
             model = adapter.load(adapter.config, weights)
             alive.add(model)
-            most = max(most, len(alive))
+            most_alive = max(most_alive, len(alive))
             yield model
             del model
             if cleared:
                 gc.collect()
-                cleanings += 1
+                caches_emptied += 1
                 if adapter.torch_device.type == "cuda":
                     torch.cuda.empty_cache()
 
     def count_models() -> Evidence:
         return {
-            "models_at_once": most,
+            "models_at_once": most_alive,
             "models_between_steps": len(alive),
-            "caches_emptied": cleanings,
+            "caches_emptied": caches_emptied,
         }
 
     adapter.recipe.models = models
@@ -273,7 +277,7 @@ class Copies:
     def send(self, x: Any, y: Any) -> tuple[Tensor, Tensor, torch.cuda.Event]:
         """Begin to copy a batch; return it with the event that ends the copy.
 
-        The thread calls it.
+        The thread that prepares batches calls it.
         """
         host = [torch.from_numpy(array).pin_memory() for array in (x, y)]
         stopwatch = CudaStopwatch()
@@ -284,12 +288,13 @@ class Copies:
         self.stopwatches.append(stopwatch)
         return inputs, targets, stopwatch.last
 
-    def arrive(
+    def take(
         self, inputs: Tensor, targets: Tensor, copied: torch.cuda.Event
     ) -> tuple[Tensor, Tensor]:
-        """Return a batch that the device uses only after it is copied.
+        """Return a batch in the recipe's precision and format.
 
-        The step calls it. The batch's memory is not given back before the step ends.
+        The step calls it. The step's stream waits for the copy, and the batch's memory is not given
+        back before the step ends.
         """
         step_stream = torch.cuda.current_stream()
         step_stream.wait_event(copied)
@@ -344,7 +349,7 @@ def pinned(adapter: TorchAdapter) -> Proof:
     copies = Copies(adapter)
 
     def attach() -> None:
-        adapter.loader = Loader(adapter.case, "pinned", copies.send, copies.arrive)
+        adapter.loader = Loader(adapter.case, "pinned", copies.send, copies.take)
 
     def watch_copies() -> Evidence:
         assert adapter.loader

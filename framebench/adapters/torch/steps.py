@@ -37,15 +37,15 @@ def accumulate(adapter: TorchAdapter) -> Proof:
 
     There is nothing to switch on: the adapter cuts the batch by the case's `micro_batches`.
     """
-    parts = adapter.micro_batches
+    micro_batches = adapter.micro_batches
 
     def count_parts() -> Evidence:
         """Count samples and elements of micro-batches, and the passes that a step must make."""
-        # the last part, since the counters of a step have the length of its last pass
-        # elements too, since a user's graphs or lists of images have no axis of samples
-        inputs = [x for x, _ in adapter.cut_batch(adapter.inputs, parts)]
+        # Samples are those of the last micro-batch, since a step's counters have the length of its
+        # last pass. Elements count too: a user's graphs or lists of images have no axis of samples.
+        inputs = [x for x, _ in adapter.cut_batch(adapter.inputs, micro_batches)]
         return {
-            "passes_expected": parts * adapter.loss_evaluations,
+            "passes_expected": micro_batches * adapter.loss_evaluations,
             "samples_in_last_part": read_batch_length(inputs[-1]),
             "elements_in_largest_part": max(count_elements(x) for x in inputs),
             "elements_in_batch": count_elements(adapter.inputs[0]),
@@ -75,9 +75,9 @@ def chunked_loss(adapter: TorchAdapter, chunks: int) -> Proof:
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
         hidden, embedding = cast(tuple[Tensor, Tensor], adapter.recipe.forward(x))
-        parts = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))
+        chunk_pairs = zip(hidden.flatten(0, 1).chunk(chunks), y.flatten().chunk(chunks))
         losses = []
-        for h, targets in parts:
+        for h, targets in chunk_pairs:
             losses.append(recompute(compute_part, h, embedding, targets, use_reentrant=False))
         return torch.stack(losses).sum() / y.numel()
 

@@ -335,19 +335,19 @@ def optimizer(parameters: Iterable[nn.Parameter], **options: Any) -> torch.optim
             f"optimizer(parameters) must return a torch.optim.Optimizer, and it returned "
             f"{describe_type(returned)}",
         )
-    addresses = []
-    for one in optimizers:
-        for holder in (one, *list_inner(one)):
+    weight_ids = []
+    for each in optimizers:
+        for holder in (each, *list_inner(each)):
             for group in holder.param_groups:
                 # a schedule may begin at a rate of 0, by which no update could be verified
                 if "initial_lr" in group and not user().has_step():
                     group["lr"] = find_full_rate(group)
-        set_options(one, options)
-        for group in one.param_groups:
-            addresses += [id(p) for p in group["params"]]
+        set_options(each, options)
+        for group in each.param_groups:
+            weight_ids += [id(p) for p in group["params"]]
     combined: Any = optimizers[0]
     if len(optimizers) > 1:
-        if len(set(addresses)) < len(addresses) or any(makes_passes(one) for one in optimizers):
+        if len(set(weight_ids)) < len(weight_ids) or any(makes_passes(each) for each in optimizers):
             raise user().fault(
                 "optimizer",
                 "several optimizers must share no weight, and none of them may compute the loss "
@@ -537,7 +537,7 @@ def _describe_optimizer(model: nn.Module) -> ModelFacts:
     if rates and not user().has_step():
         listed = ", ".join(str(rate) for rate in sorted(rates))
         description += f" at its full rate of {listed}, without its schedule"
-    inner_names = []  # of optimizers inside wrappers; none of several parts is inside another
+    inner_names = []  # of the optimizers that other optimizers wrap
     for part in parts:
         inner_names += [type(inner).__name__ for inner in list_inner(part)]
     return {

@@ -70,7 +70,7 @@ def list_returned(returned: Any) -> list[Any]:
     """
     objects: list[Any] = []
     map_tree(objects.append, returned, lambda node: not isinstance(node, CONTAINERS))
-    return list({id(one): one for one in objects}.values())
+    return list({id(each): each for each in objects}.values())
 
 
 def list_optimizers(returned: Any) -> list[Optimizer]:
@@ -154,17 +154,17 @@ def find_period(optimizer: Any) -> int:
     """
     periods = [1]
     for each in (optimizer, *list_inner(optimizer)):
-        for holder in (vars(each), each.defaults, *each.param_groups):
+        for settings in (vars(each), each.defaults, *each.param_groups):
             for name in PERIODS:
-                if isinstance(holder.get(name), int):
-                    periods.append(holder[name])
+                if isinstance(settings.get(name), int):
+                    periods.append(settings[name])
     return max(periods)
 
 
 def has_hooks(optimizer: Optimizer) -> bool:
     """Return whether the file has registered hooks on the steps of an optimizer."""
     optimizers = [optimizer, *list_inner(optimizer)]
-    return any(getattr(one, name, None) for one in optimizers for name in HOOKS)
+    return any(getattr(each, name, None) for each in optimizers for name in HOOKS)
 
 
 def asks_for_closure(optimizer: Optimizer) -> bool:

@@ -34,5 +34,5 @@ found = {}
 for name, function in functions.items():
     with WidenedCasts(), NarrowResults() as narrow:
         function()
-    found[name] = narrow.first
+    found[name] = narrow.operation
 print(json.dumps(found))
