@@ -149,8 +149,37 @@ def test_what_scripts_do_with_numbers_and_lengths_is_simulated(simulated, step, 
 
 
 @pytest.mark.slow
-def test_an_optimizer_that_keeps_what_values_say_is_refused(simulated):
-    assert "L-BFGS keeps is decided by their values" in simulated["lbfgs"]
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ("lbfgs", "L-BFGS keeps is decided by their values"),
+        ("sparse", "sparse tensors are not simulated"),
+        ("sparse embedding", "sparse tensors are not simulated"),
+        ("flex", "torch.compile(flex_attention) is"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused_with_the_reason(simulated, step, why):
+    assert why in simulated[step]
+
+
+@pytest.mark.slow
+def test_tangents_that_are_zero_take_no_memory(simulated):
+    """Of a layer's weight, which has none in forward mode."""
+    step = simulated["forward mode"]
+    assert not [holder for holder in step["holders"] if "zerotensor" in holder["line"]]
+    assert WEIGHT <= step["kinds"]["gradients"] < 2 * WEIGHT
+
+
+@pytest.mark.slow
+def test_attention_within_nested_texts_takes_the_flash_kernel(simulated):
+    """It has the texts, the output and three gradients, a logarithm for each row and head, and sums
+    in float32 of 128 more rows for each text.
+    """
+    numbers, rows, texts = 96 * 4 * 64, 96 * 4, 3
+    sums = 4 * (rows + 128 * 4 * texts) * (64 + 1)
+    copies_of_gradient = 2 * numbers
+    least = (1 + 1 + 3) * 2 * numbers + 4 * rows + sums + copies_of_gradient
+    assert least <= simulated["nested"]["allocated"] <= least + 10 * 512
 
 
 @pytest.mark.slow

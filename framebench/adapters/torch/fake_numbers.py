@@ -123,6 +123,8 @@ def compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) ->
 def keep_numbers(fake: FakeTensor, result: Tensor) -> None:
     """Keep a real result's numbers with the storage of the fake one, if their layouts agree."""
     storage = fake.untyped_storage()
+    if result._is_zerotensor():  # of forward-mode autograd: it has no memory
+        return
     if hasattr(storage, NUMBERS) or describe_layout(fake) != describe_layout(result):
         return
     copy = result.untyped_storage().clone()  # a real argument may be the result itself

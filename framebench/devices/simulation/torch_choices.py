@@ -15,6 +15,10 @@ from torch import Tensor
 
 aten = torch.ops.aten
 MASKS = (torch.bool, torch.uint8)
+SPARSE = (
+    "sparse tensors are not simulated: how many elements they have is decided by values, and "
+    "tensors have none here. A dense matrix is, and index_add_ of rows that index_select takes"
+)
 # operators that take indices: the place of the indices among their arguments
 TAKES_INDICES = {
     aten.index.Tensor: 1,

@@ -32,6 +32,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters.torch.fake_numbers import find_numbers
+from framebench.devices.simulation.torch_choices import SPARSE
 from framebench.devices.simulation.torch_cuda import LegacyType, check_index
 from framebench.devices.simulation.torch_device import SIMULATED, is_on_gpu, take_place_of_cuda
 from framebench.devices.simulation.torch_watch import Watch
@@ -74,6 +75,8 @@ class EagerOnGpu(TorchFunctionMode):
         kwargs = {name: take_place_of_cuda(value) for name, value in kwargs.items()}
         if func in ATTRIBUTES:
             return ATTRIBUTES[func](args[0])
+        if kwargs.get("sparse") or "sparse" in getattr(func, "__name__", ""):
+            raise NotImplementedError(SPARSE)
         if func is torch.Tensor.type and isinstance(args[-1], LegacyType):
             return args[-1].convert(args[0])
         if func in READS and isinstance(args[0], FakeTensor):

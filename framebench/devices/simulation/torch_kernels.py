@@ -128,15 +128,34 @@ def flash_backward(args: Args, _: Gpu) -> Iterator[int]:
     batch, heads, length, width = query.shape
     temporaries = copy_unless_contiguous(gradient.transpose(1, 2))
     temporaries += copy_unless_contiguous(out.transpose(1, 2))
-    rows = batch * heads * round_up(length, 128)
-    multiple = 32 if width <= 128 else 64
-    row_bytes = round_up(width, multiple) * FLOAT
-    temporaries += [rows * FLOAT, rows * row_bytes]  # of softmax, and of queries' gradients
+    temporaries += measure_flash_sums(batch * heads * round_up(length, 128), width)
     key_heads, key_length = key.shape[1:3]
     if key_heads != heads:
         expanded = batch * key_length * heads * width * key.element_size()
         temporaries += [expanded, expanded]  # gradients of keys and of values
     return take_and_return(*temporaries)
+
+
+def packed_flash_backward(args: Args, _: Gpu) -> Iterator[int]:
+    """Return the requests of flash attention's backward pass of packed sequences, such as nested.
+
+    Each sequence has 128 more rows of sums (`mha_varlen_bwd` in the same file).
+    """
+    gradient, query, key, _, out, _, offsets = args[:7]
+    temporaries = copy_unless_contiguous(gradient) + copy_unless_contiguous(out)
+    if offsets is not None:
+        length, heads, width = query.shape
+        temporaries += measure_flash_sums(heads * (length + 128 * (len(offsets) - 1)), width)
+        if key.shape[1] != heads:
+            expanded = len(key) * heads * width * key.element_size()
+            temporaries += [expanded, expanded]  # gradients of keys and of values
+    return take_and_return(*temporaries)
+
+
+def measure_flash_sums(rows: int, width: int) -> list[int]:
+    """Return the bytes of flash attention's sums of softmax, and of queries' gradients."""
+    multiple = 32 if width <= 128 else 64
+    return [rows * FLOAT, rows * round_up(width, multiple) * FLOAT]
 
 
 def cudnn_backward(args: Args, _: Gpu) -> Iterator[int]:
@@ -300,6 +319,7 @@ TEMPORARIES: dict[str, Callable[[Args, Gpu], Iterable[int]]] = {
     "addmm": copy_operands,
     "bmm": copy_operands,
     "baddbmm": copy_operands,
+    "_flash_attention_backward": packed_flash_backward,
     "_scaled_dot_product_flash_attention_backward": flash_backward,
     "_scaled_dot_product_efficient_attention_backward": efficient_backward,
     "_scaled_dot_product_cudnn_attention_backward": cudnn_backward,

@@ -37,7 +37,13 @@ from torch.utils._pytree import tree_leaves
 
 from framebench.devices.catalog import Device
 from framebench.devices.needs import INTERVALS, ErrorInterval, Kind, estimate_needs
-from framebench.devices.simulation import torch_attention, torch_autocast, torch_shapes
+from framebench.devices.simulation import (
+    torch_attention,
+    torch_autocast,
+    torch_flex,
+    torch_jagged,
+    torch_shapes,
+)
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Settings
 from framebench.devices.simulation.torch_bitsandbytes import follow_bitsandbytes
@@ -217,6 +223,8 @@ def simulated_gpu(watch: Watch) -> Iterator[torch.device]:
         (torch, "save", do_nothing),
         (torch.UntypedStorage, "resize_", resize_and_follow),
         (Tensor, "record_stream", record_stream),
+        *torch_flex.REPLACEMENTS,
+        *torch_jagged.list_replacements(watch.gpu),
     ]
     with ExitStack() as stack:
         where = stack.enter_context(pose_as_gpu(watch.allocator))

@@ -163,6 +163,8 @@ class Watch(TorchDispatchMode):
             if self.phase == "forward" and func in LAYERS:
                 self.is_tensor_parallel = True
             return NotImplemented  # it has the operator run on this rank's parts, which come here
+        if any(kind.__name__ == "NestedTensor" for kind in types):
+            return NotImplemented  # it has operators run on its values, which come here
         if not isinstance(func, torch._ops.OpOverload):  # one of a higher order
             return self.follow_higher_order(func, args, kwargs)
         has_number = bool(args) and getattr(args[0], "constant", None) is not None
@@ -187,6 +189,8 @@ class Watch(TorchDispatchMode):
                 return self.run_choice(func, args, kwargs, error)
         except NotImplementedError:
             out = torch_shapes.run_on_host(func, args, kwargs)
+        if func is aten._efficientzerotensor.default:
+            out.untyped_storage().resize_(0)  # on a GPU it has no memory either
         follow_numbers(func, args, kwargs, out)
         in_backward = threading.get_ident() != self.main_thread
         if func is aten.add.Tensor and in_backward and self.defer_sum(args[0], args[1], out):

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from framebench.devices import DoesNotFit, simulate
@@ -279,6 +280,55 @@ def make_ctc_step(device):
     return step
 
 
+def make_forward_mode_step(device):
+    """A derivative by forward mode, of a layer whose weight has no tangent, and its gradient."""
+    model = nn.Linear(WIDTH, WIDTH).to(device)
+    batch = torch.randn(ROWS, WIDTH, device=device)
+
+    def step():
+        model.zero_grad()
+        time, one = torch.tensor(0.5, device=device), torch.tensor(1.0, device=device)
+        out, tangent = torch.func.jvp(lambda time: model(batch * time), (time,), (one,))
+        (out.sum() + tangent.sum()).backward()
+
+    return step
+
+
+def make_sparse_step(device):
+    """A product with a matrix of which most numbers are zero, as in networks on graphs."""
+    places = torch.randint(WIDTH, (2, 4 * WIDTH), device=device)
+    graph = torch.sparse_coo_tensor(places, torch.ones(4 * WIDTH, device=device))
+    values = torch.randn(WIDTH, ROWS, device=device)
+    return lambda: torch.sparse.mm(graph, values)
+
+
+def make_sparse_embedding_step(device):
+    """An embedding whose gradient has the rows alone that a batch takes."""
+    words = nn.Embedding(WIDTH, 64, sparse=True).to(device)
+    batch = torch.zeros(ROWS, dtype=torch.long, device=device)
+    return lambda: words(batch).sum().backward()
+
+
+def make_nested_step(device):
+    """Attention within three texts of different lengths, one after the other in one tensor."""
+    texts = nn.Parameter(torch.randn(96, 4, 64, device=device, dtype=torch.bfloat16))
+    offsets = torch.tensor([0, 50, 80, 96], device=device)
+
+    def step():
+        texts.grad = None
+        nested = torch.nested.nested_tensor_from_jagged(texts, offsets).transpose(1, 2)
+        out = F.scaled_dot_product_attention(nested, nested, nested)
+        out.transpose(1, 2).values().sum().backward()
+
+    return step
+
+
+def make_flex_step(device):
+    """Attention by a kernel that PyTorch writes for the mask, without its compiler."""
+    query = torch.randn(1, 4, 256, 64, device=device)
+    return lambda: flex_attention(query, query, query)
+
+
 def make_lbfgs_step(device):
     """An optimizer that computes the loss as often as its values ask for."""
     model = nn.Linear(WIDTH, WIDTH).to(device)
@@ -332,6 +382,11 @@ print(
             "packed": describe(make_packed_step),
             "ctc": describe(make_ctc_step),
             "lbfgs": describe(make_lbfgs_step),
+            "forward mode": describe(make_forward_mode_step),
+            "sparse": describe(make_sparse_step),
+            "sparse embedding": describe(make_sparse_embedding_step),
+            "nested": describe(make_nested_step),
+            "flex": describe(make_flex_step),
             "recorded": describe(make_recorded_step),
             "streams done": describe(make_streamed_step, other_streams="done"),
             "streams waiting": describe(make_streamed_step, other_streams="waiting"),

@@ -64,6 +64,16 @@ def test_a_convolutional_network_is_compiled_and_simulated(steps):
 
 
 @pytest.mark.slow
+def test_compiled_flex_attention_makes_no_scores(steps):
+    """At the peak there are three tensors, each with a gradient from before and another of this
+    step; the gradient of the output; a logarithm and a sum for each of 2,048 rows.
+    """
+    tensor, row_sums = 4 * 2048 * 64, 4 * 2048
+    least = 10 * tensor + 2 * row_sums
+    assert least <= steps["flex"]["allocated"] <= least + 10 * 512
+
+
+@pytest.mark.slow
 def test_settings_of_inductor_are_taken(steps):
     weight_and_gradient = 2 * WEIGHT
     assert steps["settings"]["allocated"] >= weight_and_gradient

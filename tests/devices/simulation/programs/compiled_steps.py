@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 from torch._inductor import scheduler
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from framebench.devices import simulate
 from framebench.devices.simulation import torch_inductor
@@ -96,6 +97,14 @@ def make_evaluation(device):
     return step
 
 
+def make_flex_step(device):
+    """Causal attention by a kernel that Inductor writes for its mask."""
+    tensors = [nn.Parameter(torch.randn(2, 4, 256, 64, device=device)) for _ in range(3)]
+    mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device=device)
+    attend = torch.compile(flex_attention)
+    return lambda: attend(*tensors, block_mask=mask).sum().backward()
+
+
 def make_step_with(**options):
     def make_step(device):
         weight = nn.Parameter(torch.randn(ROWS, WIDTH, device=device))
@@ -139,6 +148,7 @@ print(
             "network": describe(make_network_step),
             "update": describe(make_compiled_update),
             "evaluation": describe(make_evaluation),
+            "flex": describe(make_flex_step),
             "settings": describe(make_step_with(options={"epilogue_fusion": False})),
             "CUDA graphs": describe(make_step_with(mode="reduce-overhead")),
             "tuned": describe(make_step_with(options={"max_autotune": True})),
