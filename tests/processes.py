@@ -23,7 +23,7 @@ import pytest
 
 from framebench.cli.__main__ import main
 from framebench.engine import environments
-from framebench.engine.children import Ended
+from framebench.engine.children import ProgramEnd
 from framebench.engine.environments import Environment
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records.provenance import ROOT
@@ -168,7 +168,7 @@ def run_program_served(
     variables: dict[str, str],
     limit_s: float,
     on_errors: Callable[[str], None] | None = None,
-) -> Ended:
+) -> ProgramEnd:
     """Run a program as `children.run_program` does, but served if it can be.
 
     `on_errors` is called once with the whole standard error, at the end.
@@ -178,7 +178,7 @@ def run_program_served(
     )
     if on_errors:
         on_errors(done.stderr)
-    return Ended(done.returncode, done.stdout, done.stderr)
+    return ProgramEnd(done.returncode, done.stdout, done.stderr)
 
 
 def select_import_variables(variables: dict[str, str], environment: Environment) -> dict[str, str]:

@@ -121,6 +121,8 @@ def list_unbuilt(frameworks: list[str], cases: Sequence[Case]) -> list[str]:
     unready = []
     for framework in frameworks:
         environment = environments.describe(framework)
-        if not environments.is_built(environment) or environments.list_cold(environment, cases):
+        if not environments.is_built(environment) or environments.list_uncompiled(
+            environment, cases
+        ):
             unready.append(framework)
     return unready

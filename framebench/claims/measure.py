@@ -18,7 +18,7 @@ from framebench.engine.environments import Environment, import_path
 from framebench.engine.recording import Context, make_provenance
 from framebench.engine.runner import Options
 from framebench.engine.shortages import check_disks
-from framebench.engine.supervisor import name_end
+from framebench.engine.supervisor import describe_exit
 from framebench.instruments.host import MALLOC_ENV
 from framebench.records import store
 from framebench.records.provenance import ROOT
@@ -77,7 +77,7 @@ def run_program(
     if ended.code and "Traceback" in ended.stderr:
         error = find_error(ended.stderr)
     if not numbers and not error:
-        raise RuntimeError(f"{program.name} ended by {name_end(ended.code)}, without numbers")
+        raise RuntimeError(f"{program.name} ended by {describe_exit(ended.code)}, without numbers")
     return numbers, error
 
 

@@ -122,7 +122,7 @@ def measure_here(request: RunRequest, results: Path) -> list[str]:
     """
     env = request.env
     cases = choose_cases(list(request.selectors), [], request.profile)
-    with open_session(results, request.named, keep=request.block is not None) as session:
+    with open_session(results, request.session_name, keep=request.block is not None) as session:
         frameworks = []
         for case in cases:
             # a framework that cannot measure any of the cases needs no environment

@@ -215,7 +215,7 @@ def collect_nodes(
     for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
     for unit in unfinished:
-        say(f"not done: {unit.named}")
+        say(f"not done: {unit.session_name}")
     statuses: list[str] = [record.status for record in report.added]
     crashed = len(unfinished) + len(report.conflicts)
     return statuses + ["crashed"] * crashed

@@ -94,7 +94,7 @@ def measure(
             except queue.Empty:
                 return
             exit_code = run_unit(unit, gpu, results, interrupted)
-            say(f"GPU {gpu.name}: {unit.named}: exit code {exit_code}")
+            say(f"GPU {gpu.name}: {unit.session_name}: exit code {exit_code}")
 
     with ThreadPoolExecutor(len(gpus)) as pool:
         try:

@@ -57,7 +57,7 @@ class Listener:
         """Receive the record of a case that was measured."""
 
     def skipped(self, case: Case) -> None:
-        """Receive a case of which no more will be measured."""
+        """Receive a case whose remaining blocks will not be measured."""
 
 
 SILENT = Listener()
@@ -135,13 +135,13 @@ class Run:
         `load` is the one-minute load average before the measurement.
         """
         return Context(
-            variant.case,
-            variant.environment,
-            self.options,
-            self.id,
-            self.results,
-            load,
-            variant.planted_differences,
+            case=variant.case,
+            environment=variant.environment,
+            options=self.options,
+            session=self.id,
+            results=self.results,
+            load_before=load,
+            planted=variant.planted_differences,
         )
 
 
@@ -153,9 +153,9 @@ def measure(groups: list[Group], run: Run, blocks: int = 1) -> None:
     """
     if run.without_times:
         groups = [join_groups(groups)]
-    for number in range(blocks):
+    for block_number in range(blocks):
         for group in groups:
-            measure_group(group, run, number)
+            measure_group(group, run, block_number)
 
 
 def join_groups(groups: list[Group]) -> Group:
@@ -163,33 +163,34 @@ def join_groups(groups: list[Group]) -> Group:
 
     The variants that others are verified against come first.
     """
-    first: list[Variant] = []
+    always: list[Variant] = []
     others: list[Variant] = []
     for group in groups:
-        first += group.always
+        always += group.always
         others += group.others
     # a baseline may be in several groups: a dict keeps the order and drops duplicates
-    return Group("without-times", (), tuple(dict.fromkeys(first + others)))
+    variants = tuple(dict.fromkeys(always + others))
+    return Group("without-times", always=(), others=variants)
 
 
-def measure_group(group: Group, run: Run, number: int = 0) -> None:
+def measure_group(group: Group, run: Run, block_number: int = 0) -> None:
     """Measure the group's block of this number, in several parts if memory is too small for one.
 
     Variants that an interrupted session has measured in this block are not measured again.
     """
-    name = f"{run.id}/{group.name}/{number}"
+    name = f"{run.id}/{group.name}/{block_number}"
     finish_interrupted_block(group, name, run)
-    remaining, part = find_remaining(group, name, run)
+    remaining, part_number = find_remaining(group, name, run)
     remaining = drop_wrong_mathematics(remaining, run)
     while remaining:
         chosen, waiting = choose_variants(group, remaining, run)
-        outcome = run_block(f"{name}.{part}", chosen, len(group.always), run)
+        outcome = run_block(f"{name}.{part_number}", chosen, len(group.always), run)
         timed = outcome.timed
         # memory ran out next to others: each of these variants is tried again alone
         for variant in outcome.out_of_memory:
-            part += 1
-            timed += run_block(f"{name}.{part}", [variant], 1, run).timed
-        part += 1
+            part_number += 1
+            timed += run_block(f"{name}.{part_number}", [variant], n_always=1, run=run).timed
+        part_number += 1
         # if the session is interrupted in `finish_block`, the next one finishes these records
         unfinished_file = unfinished.find_file(run.results, name)
         unfinished.write(map(make_unfinished_record, timed), unfinished_file)
@@ -224,8 +225,8 @@ def is_unfinished(saved: UnfinishedRecord, variant: Variant, run: Run) -> bool:
     if record.provenance.planted != variant.planted_differences:
         return False
     turns = record.turns_taken
-    for other in run.get_records(variant):
-        if other.turns and (other.turns.block, other.turns.arm) == (turns.block, turns.arm):
+    for earlier in run.get_records(variant):
+        if earlier.turns and (earlier.turns.block, earlier.turns.arm) == (turns.block, turns.arm):
             return False
     return True
 
@@ -236,8 +237,8 @@ def find_remaining(group: Group, name: str, run: Run) -> tuple[list[Variant], in
     `name` is `SESSION/GROUP/NUMBER`; records have `.PART` behind it.
     """
     remaining = []
-    last_part = -1
-    number = name.rpartition("/")[2]
+    last_part_number = -1
+    block_number = name.rpartition("/")[2]
     # two variants of a group may be equal: both must have a record in the same part
     for variant, needed in Counter([*group.always, *group.others]).items():
         records_by_part: Counter[str] = Counter()
@@ -246,13 +247,13 @@ def find_remaining(group: Group, name: str, run: Run) -> tuple[list[Variant], in
                 continue
             block, _, part = record.turns.block.rpartition(".")
             if block == name:
-                last_part = max(last_part, int(part))
+                last_part_number = max(last_part_number, int(part))
             # without times any group's block of this number counts, since nothing is compared
-            if block == name or (run.without_times and block.rpartition("/")[2] == number):
+            if block == name or (run.without_times and block.rpartition("/")[2] == block_number):
                 records_by_part[record.turns.block] += 1
         if max(records_by_part.values(), default=0) < needed:
             remaining.append(variant)
-    return remaining, last_part + 1
+    return remaining, last_part_number + 1
 
 
 def check_mathematics(variants: list[Variant], run: Run) -> None:
@@ -307,7 +308,7 @@ class BlockOutcome:
     """The variants of a block by their outcome."""
 
     timed: list[TimedVariant]
-    not_started: list[Variant]  # for lack of memory
+    not_started: list[Variant]  # since memory did not suffice for them
     out_of_memory: list[Variant]  # memory ran out next to others; alone they may fit
 
 
@@ -338,11 +339,11 @@ def run_block(name: str, variants: list[Variant], n_always: int, run: Run) -> Bl
     has_others = len(processes) > 1
     timed = []
     out_of_memory = []
-    for number, (process, outcome) in enumerate(zip(processes, outcomes)):
+    for place, (process, outcome) in enumerate(zip(processes, outcomes)):
         if outcome.status == "oom" and has_others and run.options.memory_limit is None:
             out_of_memory.append(process.variant)
             continue
-        turns = describe_turns(process, number, case_ids, name, seed, matmul)
+        turns = describe_turns(process, place, case_ids, name, seed, matmul)
         record = make_time_record(process, outcome, turns, load, run)
         timed.append(TimedVariant(process.variant, record, outcome.resident_bytes))
     return BlockOutcome(timed, variants[len(processes) :], out_of_memory)
@@ -380,11 +381,11 @@ def start_processes(
     """
     capacity = Capacity()
     while len(processes) < len(variants):
-        ready = [process for process in processes if process.ready]
+        alive = [process for process in processes if process.is_alive]
         batch: list[TimedProcess] = []
         for variant, core in zip(variants[len(processes) :], run.options.list_cores()):
             is_always_started = len(processes) <= n_always
-            if not is_always_started and not capacity.fits_more(ready, 1 + len(batch)):
+            if not is_always_started and not capacity.fits_more(alive, 1 + len(batch)):
                 break
             if batch and must_wait(variant, batch, processes, run):
                 break
@@ -397,7 +398,7 @@ def start_processes(
             return
         for process in batch:
             process.wait_until_ready()
-            capacity.enter(process.worker.process.pid if process.worker else None)
+            capacity.count_process(process.worker.process.pid if process.worker else None)
 
 
 def must_wait(
@@ -443,27 +444,28 @@ def find_substitute_reference(
 def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:
     """Go through the rounds: in each the reference matmul, then live variants in random order.
 
-    Return None if no process is alive or no times are measured.
+    Returns the reference matmul with its times, or None if no process is alive or no times are
+    measured.
     """
-    alive = [process for process in processes if process.ready]
+    alive = [process for process in processes if process.is_alive]
     if not alive or run.without_times:
         return None
     order = random.Random(seed)
-    began = time.monotonic()
+    block_began_s = time.monotonic()
     with ReferenceMatmul(run.options) as matmul:
-        for number in range(run.options.rounds):
-            phase = f"round {number + 1} of {run.options.rounds}, {len(alive)} in turn"
+        for round_number in range(run.options.rounds):
+            phase = f"round {round_number + 1} of {run.options.rounds}, {len(alive)} in turn"
             run.listener.phase(alive[0].variant.case, phase)
-            matmul.turn(number)
+            matmul.turn(round_number)
             for process in order.sample(alive, len(alive)):
-                if process.ready and number < process.rounds:
-                    process.turn(number, began)
+                if process.is_alive and round_number < process.rounds:
+                    process.turn(round_number, block_began_s)
     return matmul
 
 
 def verify_timed_steps(processes: list[TimedProcess], run: Run) -> None:
     """Let the live processes verify their timed steps, each on a core of its own, and wait."""
-    alive = [process for process in processes if process.ready]
+    alive = [process for process in processes if process.is_alive]
     cores = run.options.list_cores()
     for batch in cut_into_batches(alive, len(cores)):
         for process, core in zip(batch, cores):
@@ -493,7 +495,7 @@ def fail_verifications_against_wrong(
 
 def describe_turns(
     process: TimedProcess,
-    number: int,
+    place: int,
     case_ids: list[str],
     block: str,
     seed: int,
@@ -501,7 +503,7 @@ def describe_turns(
 ) -> Turns:
     """Return the turns that a variant made in its block, without rounds where it has no times.
 
-    `number` is its place among `case_ids`, the cases of all processes of the block.
+    `place` is its place among `case_ids`, the cases of all processes of the block.
     """
     rounds: list[int] = []
     began_s: list[float] = []
@@ -513,7 +515,7 @@ def describe_turns(
         reference_s = [matmul.seconds[round] for round in rounds if round in matmul.seconds]
     return Turns(
         block=block,
-        arm=number,
+        arm=place,
         arms=case_ids,
         seed=seed,
         steps=process.steps,
@@ -555,8 +557,8 @@ def needs_memory(timed: TimedVariant, run: Run) -> bool:
     if run.options.peaks_each_block:
         return True
     block = timed.record.turns_taken.block
-    for other in run.get_records(timed.variant):
-        if other.peaks and not (other.turns and other.turns.block == block):
+    for earlier in run.get_records(timed.variant):
+        if earlier.peaks and not (earlier.turns and earlier.turns.block == block):
             return False
     return True
 
@@ -570,7 +572,8 @@ def count_memory_processes(timed: list[TimedVariant], run: Run) -> int:
     if len(sizes) < len(timed):
         return 1
     at_once = len(run.options.list_cores())
-    return at_once if fits([max(sizes, default=0)], read_free_memory(), at_once) else 1
+    can_run_together = fits([max(sizes, default=0)], free=read_free_memory(), more=at_once)
+    return at_once if can_run_together else 1
 
 
 def record_unsupported(case: Case, run: Run, environment: Environment) -> Record:

@@ -19,15 +19,15 @@ CGROUP = Path("/sys/fs/cgroup")
 
 
 class Capacity:
-    """The memory in bytes that was free before any variant was alive, and that each took since."""
+    """The bytes that were free before any variant was alive, and those that each took since."""
 
     def __init__(self) -> None:
         """Read what is free now."""
         self.free_on_host = read_free_memory()
         self.free_on_gpu = read_free_gpu_memory()
-        self.taken_on_gpu: list[int] = []  # by each process
+        self.gpu_bytes_by_process: list[int] = []  # in the order of their starts
 
-    def enter(self, pid: int | None = None) -> None:
+    def count_process(self, pid: int | None = None) -> None:
         """Count the GPU memory that one more process takes.
 
         If the GPU does not tell the memory of each process, it is the growth since the process
@@ -38,8 +38,8 @@ class Capacity:
             return
         taken = None if pid is None else nvml.read_used_by(pid)
         if taken is None:
-            taken = max(0, self.free_on_gpu - free - sum(self.taken_on_gpu))
-        self.taken_on_gpu.append(taken)
+            taken = max(0, self.free_on_gpu - free - sum(self.gpu_bytes_by_process))
+        self.gpu_bytes_by_process.append(taken)
 
     def fits_more(self, alive: list[TimedProcess], more: int = 1) -> bool:
         """Return whether so many more processes, each as large as the largest alive, would fit."""
@@ -47,7 +47,7 @@ class Capacity:
         if not fits(taken_on_host, self.free_on_host, more):
             return False
         return self.free_on_gpu is None or fits(
-            self.taken_on_gpu, self.free_on_gpu, more, GPU_SHARE
+            self.gpu_bytes_by_process, self.free_on_gpu, more, GPU_SHARE
         )
 
 

@@ -27,9 +27,9 @@ LOG_BYTES = 2**16  # the end of a child's standard error, which is kept
 ANSWER_BYTES = 2**26  # the end of a program's output, of which the last line is its answer
 MOST_LINE_BYTES = 2**26  # of a message: results with a summary of each tensor have some 2**20
 POLL_S = 0.1  # between two checks whether a silent child is still alive
-ERRORS_EVERY_S = 1.0  # between two reads of a program's standard error
-LISTEN_S = 1.0  # to the rest in a pipe once its writer is dead
-MOST_ROUNDS = 20  # of killing: a process may start others during a round
+ERRORS_EVERY_S = 1.0  # between two calls of `on_errors`
+LISTEN_S = 1.0  # how long a pipe is read on once its writer is dead
+MOST_ROUNDS = 20  # of killing, which is repeated since a process may start others meanwhile
 MARK = "FRAMEBENCH_CHILD"  # environment variable that all processes of a child inherit
 
 
@@ -156,7 +156,7 @@ class Children:
         """Begin without children."""
         self.lock = threading.Lock()  # planners are started by several threads
         self.marks: dict[int, str] = {}  # by process id
-        self.others: set[int] = set()  # ids of children that this process had before
+        self.earlier_children: set[int] = set()  # ids of children that this process had before
 
     def start(
         self,
@@ -174,7 +174,7 @@ class Children:
         with self.lock:
             if not self.marks:
                 adopt_orphans()
-                self.others = {child.pid for child in psutil.Process().children()}
+                self.earlier_children = {child.pid for child in psutil.Process().children()}
             process = subprocess.Popen(
                 command,
                 env={**variables, MARK: mark},
@@ -213,7 +213,7 @@ class Children:
         orphans = []
         for child in psutil.Process().children():
             with contextlib.suppress(ProcessLookupError):
-                if child.pid not in self.others and os.getsid(child.pid) != session:
+                if child.pid not in self.earlier_children and os.getsid(child.pid) != session:
                     orphans.append(child)
         return orphans
 
@@ -226,7 +226,7 @@ class Children:
 CHILDREN = Children()
 
 
-class Ended(NamedTuple):
+class ProgramEnd(NamedTuple):
     """The exit of a program, and the end of its output."""
 
     code: int
@@ -239,7 +239,7 @@ def run_program(
     variables: Mapping[str, str],
     limit_s: float,
     on_errors: Callable[[str], None] | None = None,
-) -> Ended:
+) -> ProgramEnd:
     """Run a program with only these variables, and return its exit code and output.
 
     Processes that it leaves behind are killed at once. `on_errors` is called every second with the
@@ -266,7 +266,7 @@ def run_program(
         CHILDREN.end(process)
         for log in logs:
             log.close()
-    return Ended(process.returncode, printed.get_text(), errors.get_text())
+    return ProgramEnd(process.returncode, printed.get_text(), errors.get_text())
 
 
 def wait_for_program(
@@ -278,12 +278,12 @@ def wait_for_program(
     """Wait until a program has ended. Raises TimeoutError after so many seconds."""
     deadline = time.monotonic() + limit_s
     while True:
-        left_s = deadline - time.monotonic()
+        remaining_s = deadline - time.monotonic()
         try:
-            process.wait(left_s if on_errors is None else min(left_s, ERRORS_EVERY_S))
+            process.wait(remaining_s if on_errors is None else min(remaining_s, ERRORS_EVERY_S))
             return
         except subprocess.TimeoutExpired:
-            if on_errors is None or left_s <= ERRORS_EVERY_S:
+            if on_errors is None or remaining_s <= ERRORS_EVERY_S:
                 raise TimeoutError from None
             on_errors(errors.get_text())
 

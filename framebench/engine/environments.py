@@ -65,12 +65,12 @@ def cache() -> Path:
 
     Raises SetupError if no variable names it, and the user has no home.
     """
-    own = os.environ.get("FRAMEBENCH_CACHE")
-    if own:
-        return Path(own).resolve()
-    shared = os.environ.get("XDG_CACHE_HOME")
+    framebench_cache = os.environ.get("FRAMEBENCH_CACHE")
+    if framebench_cache:
+        return Path(framebench_cache).resolve()
+    user_cache = os.environ.get("XDG_CACHE_HOME")
     try:
-        base = Path(shared) if shared else Path.home() / ".cache"
+        base = Path(user_cache) if user_cache else Path.home() / ".cache"
     except RuntimeError:  # such as of a container's user who is in no list of users
         raise SetupError(
             "this user has no home for the environments of the frameworks: set HOME, or let "
@@ -295,19 +295,19 @@ def build(environment: Environment, where: Path, say: Say) -> None:
     install(environment, where, say, ["-r", str(requirements)])
 
 
-def install(environment: Environment, where: Path, say: Say, *choices: list[str]) -> None:
-    """Build an environment from nothing, with the first of pip's arguments that can be installed.
+def install(environment: Environment, where: Path, say: Say, *argument_lists: list[str]) -> None:
+    """Build an environment from nothing, with the first of pip's argument lists that succeeds.
 
     An interrupted build leaves nothing that could be mistaken for a whole one. Raises SetupError.
     """
     remove_unfinished(where)
     run_setup(where, [sys.executable, "-m", "venv", str(where)], say)
     pip = [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile"]
-    for number, arguments in enumerate(choices, 1):
+    for number, arguments in enumerate(argument_lists, 1):
         try:
             run_setup(where, [*pip, *arguments], say)
         except SetupError:
-            if number == len(choices):
+            if number == len(argument_lists):
                 raise
         else:
             break
@@ -317,16 +317,16 @@ def install(environment: Environment, where: Path, say: Say, *choices: list[str]
 
 
 def warm(environment: Environment, cases: Iterable[Case], say: Say = lambda _: None) -> None:
-    """Compile the kernels of these cases ahead, each once; only Jittor's need it.
+    """Compile the kernels of these cases ahead, each once; does nothing but for Jittor.
 
     Jittor compiles a kernel when a case first uses it. An interruption only costs time. Another
     process that compiles kernels of this environment is waited for. Raises SetupError.
     """
     cases = list(cases)
-    if not list_cold(environment, cases):
+    if not list_uncompiled(environment, cases):
         return
     with lock(environment, say):
-        missing = list_cold(environment, cases)  # without what another process has compiled
+        missing = list_uncompiled(environment, cases)  # without what another process has compiled
         if missing:
             compile_kernels(environment, missing, say)
 
@@ -349,8 +349,8 @@ def compile_kernels(environment: Environment, strategies: list[str], say: Say) -
     append_lines(strategies, environment.folder / WARM)
 
 
-def list_cold(environment: Environment, cases: Iterable[Case]) -> list[str]:
-    """Return of which strategies, as workload/scenario/strategy, kernels may have to be compiled.
+def list_uncompiled(environment: Environment, cases: Iterable[Case]) -> list[str]:
+    """Return the strategies, as workload/scenario/strategy, whose kernels may not be compiled yet.
 
     Only Jittor compiles kernels ahead, in an environment that is built here and without a GPU.
     """
@@ -457,9 +457,12 @@ def find_damage(environment: Environment) -> str | None:
     where = environment.folder
     if environment.installed or not where.is_relative_to(cache()):
         return None
-    listings = sorted(where.glob("lib/python*/site-packages/*.dist-info/RECORD"))
-    faults = [find_missing_package(environment, listings), *map(find_changed_file, listings)]
-    fault = next(filter(None, faults), None)
+    record_files = sorted(where.glob("lib/python*/site-packages/*.dist-info/RECORD"))
+    missing_package = find_missing_package(environment, record_files)
+    if missing_package is not None:
+        fault: str | None = f"the package {missing_package} is gone"
+    else:
+        fault = next(filter(None, map(describe_changed_file, record_files)), None)
     if fault is None:
         return None
     folder = shlex.quote(str(where))
@@ -469,10 +472,10 @@ def find_damage(environment: Environment) -> str | None:
     )
 
 
-def find_missing_package(environment: Environment, listings: list[Path]) -> str | None:
-    """Return which pinned package has lost its list of files, or None if no package has.
+def find_missing_package(environment: Environment, record_files: list[Path]) -> str | None:
+    """Return the name of a pinned package that has no RECORD, pip's list of its files, or None.
 
-    The folders of the lists are named `<package>-<version>.dist-info`.
+    `record_files` are those of all packages, each in a folder `<package>-<version>.dist-info`.
     """
     try:
         file = find_requirement_file(
@@ -480,25 +483,27 @@ def find_missing_package(environment: Environment, listings: list[Path]) -> str 
         )
     except SetupError:  # a release without pins
         return None
-    present = {canonicalize_name(listing.parent.name.partition("-")[0]) for listing in listings}
-    missing = [name for name in read_pins(file) if canonicalize_name(name) not in present]
-    return f"the package {missing[0]} is gone" if missing else None
+    present = {canonicalize_name(path.parent.name.partition("-")[0]) for path in record_files}
+    for name in read_pins(file):
+        if canonicalize_name(name) not in present:
+            return name
+    return None
 
 
-def find_changed_file(listing: Path) -> str | None:
-    """Return the first file of a package that is missing or has another size than in its list.
+def describe_changed_file(record_file: Path) -> str | None:
+    """Say which file of a package is missing or has another size than in pip's RECORD, or None.
 
-    The list has a line `path,hash,size` for each; byte code and the list itself have no size.
+    RECORD has a line `path,hash,size` for each file; byte code and RECORD itself have no size.
     """
     try:
-        for name, _, size in csv.reader(listing.read_text().splitlines()):
-            file = listing.parent.parent / name
+        for name, _, size in csv.reader(record_file.read_text().splitlines()):
+            file = record_file.parent.parent / name
             if size and file.stat().st_size != int(size):
                 return f"{file} has {file.stat().st_size:,} bytes instead of {int(size):,}"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     except (ValueError, csv.Error) as error:
-        return f"{listing} is no list of pip's: {error}"
+        return f"{record_file} is no list of pip's: {error}"
     return None
 
 

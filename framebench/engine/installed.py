@@ -74,8 +74,8 @@ def describe(framework: str, python: Path) -> Environment:
     """
     if framework not in FRAMEWORKS:
         raise SetupError(f"no framework {framework!r}; frameworks: {', '.join(FRAMEWORKS)}")
-    needs = NEEDS[framework]
-    packages = look_for_packages(python, needs)
+    package_names = NEEDS[framework]
+    packages = look_for_packages(python, package_names)
     if packages is None:
         raise SetupError(
             f"{python} is no Python, or one that does not start: it does not say whether it has "
@@ -83,7 +83,7 @@ def describe(framework: str, python: Path) -> Environment:
         )
     if packages["error"]:
         raise SetupError(
-            f"{python} cannot import what {framework} needs ({', '.join(needs)}): "
+            f"{python} cannot import what {framework} needs ({', '.join(package_names)}): "
             f"{packages['error']}"
         )
     # an environment that framebench built has Jittor's compiled kernels there
@@ -93,18 +93,20 @@ def describe(framework: str, python: Path) -> Environment:
     return Environment(framework, version, python, home if has_home else None, installed=True)
 
 
-def look_for_packages(python: Path, needs: Sequence[str]) -> dict[str, Any] | None:
+def look_for_packages(python: Path, package_names: Sequence[str]) -> dict[str, Any] | None:
     """Return the versions of packages in an interpreter, and the error of one that has none.
 
     Returns None for a program that cannot be started, or gives another answer. Raises SetupError
     if it gives none in time.
     """
     try:
-        ended = children.run_program([str(python), "-c", LOOK, *needs], {**os.environ}, LIMIT_S)
+        ended = children.run_program(
+            [str(python), "-c", LOOK, *package_names], {**os.environ}, LIMIT_S
+        )
         answer = json.loads(ended.stdout.splitlines()[-1])
     except TimeoutError:
         reason = f"gave no answer in {LIMIT_S:g} s"
-        raise SetupError(f"{python}, asked for {', '.join(needs)}, {reason}") from None
+        raise SetupError(f"{python}, asked for {', '.join(package_names)}, {reason}") from None
     except (OSError, ValueError, IndexError):
         return None
     return answer if isinstance(answer, dict) and answer.keys() == {"versions", "error"} else None

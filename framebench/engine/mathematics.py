@@ -171,7 +171,7 @@ def compute_missing(
         missing = [case for case in cases if case.id not in outcomes and case.id not in died]
         if not missing:
             return outcomes | died
-        batches = split(missing, processes)
+        batches = split_into_batches(missing, processes)
         ends = run_workers(file, batches, environment, options, on_phase, baseline)
         outcomes = read_lines(file)
         for end in ends:
@@ -179,18 +179,18 @@ def compute_missing(
             if errno is not None:
                 raise OSError(errno, os.strerror(errno), str(file))
         for batch, end in zip(batches, ends, strict=True):
-            lost = [case for case in batch if case.id not in outcomes]
-            if lost:  # the process died at the first of these and never began the others
+            uncomputed = [case for case in batch if case.id not in outcomes]
+            if uncomputed:  # the process died at the first of these and never began the others
                 reason = f"the step does not run in float64: {end.reason or end.status}"
-                died[lost[0].id] = Mathematics(
-                    lost[0].id, computed=False, passed=True, reason=reason
+                died[uncomputed[0].id] = Mathematics(
+                    uncomputed[0].id, computed=False, passed=True, reason=reason
                 )
 
 
-def split(cases: list[Case], processes: int) -> list[list[Case]]:
+def split_into_batches(cases: list[Case], processes: int) -> list[list[Case]]:
     """Split the first cases into a batch for each process, in order.
 
-    No batch has more than `CASES_OF_A_PROCESS` cases. The cases after the last batch wait.
+    No batch has more than `CASES_OF_A_PROCESS` cases. Cases beyond that are in no batch.
     """
     size = min(CASES_OF_A_PROCESS, math.ceil(len(cases) / processes))
     return list(cut_into_batches(cases, size))[:processes]

@@ -68,17 +68,17 @@ class CaseProgress(Listener):
         # a first run of a case also builds its kernels, and verifies its step in float64
         self.how_sure = "about" if len(known_s) == len(self.expected_s) else "at least"
         # of each case that this run has measured: the seconds of one more block
-        self.later_s: dict[Case, float] = {}
+        self.next_block_s: dict[Case, float] = {}
         # of each block so far: measured / expected seconds. The expectation itself counts as one,
         # unless the first case is typical
         self.ratios: list[float] = [] if is_first_typical else [1.0]
         self.prints_corrections = is_first_typical
-        self.announced_end = math.inf  # as the last line said, by `time.monotonic`
+        self.announced_end_s = math.inf  # as the last line said, by `time.monotonic`
         measured = count_measured(results, session)
         # blocks by case
-        self.left = {case: max(0, blocks - measured[case.id]) for case in cases}
-        total = blocks * len(self.left)
-        done = total - sum(self.left.values())
+        self.blocks_left = {case: max(0, blocks - measured[case.id]) for case in cases}
+        total = blocks * len(self.blocks_left)
+        done = total - sum(self.blocks_left.values())
         self.bar = Progress(
             BarColumn(10),
             MofNCompleteColumn(),
@@ -97,10 +97,10 @@ class CaseProgress(Listener):
 
     def __enter__(self) -> CaseProgress:
         """Print what will be measured and how long that takes, and show the bar."""
-        if self.left:
+        if self.blocks_left:
             first_line = f"{self.first_line}: {self.format_remaining()}"
             self.console.print(first_line, markup=False, highlight=False, soft_wrap=True)
-            self.announced_end = time.monotonic() + self.estimate_remaining()
+            self.announced_end_s = time.monotonic() + self.estimate_remaining()
         self.bar.start()
         return self
 
@@ -115,7 +115,7 @@ class CaseProgress(Listener):
     def estimate_remaining(self) -> float:
         """Return the seconds that all blocks that are left take."""
         seconds = 0.0
-        for case, blocks in self.left.items():
+        for case, blocks in self.blocks_left.items():
             seconds += blocks * self.expect_seconds(case)
         return seconds / self.at_once
 
@@ -126,7 +126,7 @@ class CaseProgress(Listener):
     def expect_seconds(self, case: Case) -> float:
         """Return the seconds of one more block of a case."""
         correction = statistics.median_low(self.ratios) if self.ratios else 1.0
-        return self.later_s.get(case, self.expected_s[case] * correction)
+        return self.next_block_s.get(case, self.expected_s[case] * correction)
 
     def correct_estimate(self, case: Case) -> None:
         """Print how long the rest takes if that is much more or less than was printed before.
@@ -134,26 +134,28 @@ class CaseProgress(Listener):
         `case` was measured last.
         """
         remaining_s = self.estimate_remaining()
-        announced_s = max(0.0, self.announced_end - time.monotonic())
+        announced_s = max(0.0, self.announced_end_s - time.monotonic())
         shorter_s, longer_s = sorted([remaining_s, announced_s])
         if longer_s <= max(CORRECTED_FROM * shorter_s, shorter_s + CORRECTED_FROM_S):
             return
         cost = format_duration(self.expect_seconds(case))
         line = f"{self.format_remaining()} left, since {case.strategy} took {cost} here"
         self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self.announced_end = time.monotonic() + remaining_s
+        self.announced_end_s = time.monotonic() + remaining_s
 
     def learn_seconds(self, record: Record) -> None:
         """Correct what is expected of this case and of others by the time that a record took."""
         case = record.parsed
         total_s = record.spent_s.get("total")
-        expected_s = self.later_s.get(case, self.expected_s.get(case))
+        expected_s = self.next_block_s.get(case, self.expected_s.get(case))
         if not total_s or not expected_s:  # no process was started, or nobody waits for the case
             return
         self.ratios.append(total_s / expected_s)
         # a case has a process for its memory once, in its first block
-        timed = [value for name, value in record.spent_s.items() if name.startswith("time_")]
-        self.later_s[case] = min(sum(timed) or total_s, self.later_s.get(case, total_s))
+        time_parts_s = [value for name, value in record.spent_s.items() if name.startswith("time_")]
+        self.next_block_s[case] = min(
+            sum(time_parts_s) or total_s, self.next_block_s.get(case, total_s)
+        )
         self.how_sure = "about"
 
     def phase(self, case: Case, what: str) -> None:
@@ -171,15 +173,15 @@ class CaseProgress(Listener):
 
     def skipped(self, case: Case) -> None:
         """Count all blocks of the case as done."""
-        blocks = self.left.pop(case, 0)
+        blocks = self.blocks_left.pop(case, 0)
         self.bar.update(self.task, advance=blocks, left=self.format_remaining())
 
     def done(self, record: Record) -> None:
         """Print a record, even if it was only measured so that others are compared with it."""
         case = record.parsed
         self.learn_seconds(record)
-        if self.left.get(case, 0) > 0:
-            self.left[case] -= 1
+        if self.blocks_left.get(case, 0) > 0:
+            self.blocks_left[case] -= 1
             self.bar.update(self.task, advance=1, left=self.format_remaining())
         line = format_record(record)
         if record.framework_version:
@@ -309,4 +311,4 @@ def read_median_seconds(results: Path, framework: str) -> dict[tuple[str, str], 
             if record.step_s and total is not None:
                 case = record.parsed
                 seconds[case.workload, case.size].append(total)
-    return {kind: statistics.median(several) for kind, several in seconds.items()}
+    return {key: statistics.median(values) for key, values in seconds.items()}

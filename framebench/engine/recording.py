@@ -27,7 +27,7 @@ from framebench.records.record import Record
 from framebench.records.record_base import Status
 from framebench.records.record_parts import Provenance, Turns
 from framebench.suite.case import Case
-from framebench.suite.protocol import VERSION
+from framebench.suite.protocol import VERSION, Part
 from framebench.suite.result import (
     Mathematics,
     MemoryResult,
@@ -69,7 +69,7 @@ def make_record(
     context: Context,
     outcome: CaseOutcome,
     mathematics: Mathematics | None = None,
-    part: str = "time",
+    part: Part = "time",
     turns: Turns | None = None,
     has_first_step: bool = True,
 ) -> Record:
@@ -79,7 +79,7 @@ def make_record(
         context: The circumstances.
         outcome: How the process ended, and its result.
         mathematics: The comparison of the strategy's step in float64, if there was one.
-        part: The name of the process in reasons and times.
+        part: What the process was for, which stands in reasons and in the keys of seconds.
         turns: The turns that it made in its block.
         has_first_step: Whether the time of its first step counts: the process was alone, and
             nothing was compiled before.
@@ -172,7 +172,7 @@ def describe_memory(
     """Return the fields of a record about memory.
 
     For each instrument the larger cold peak counts. `cold_peaks` are those of the process for the
-    time, whose first step compiles and tunes; that of the process for the memory need not.
+    time, whose first step compiles and tunes. In the process for the memory it may find both done.
     """
     memory = result.memory or MemoryResult(peaks={})
     largest = dict(memory.cold_peaks)
@@ -188,9 +188,9 @@ def describe_memory(
 
 
 def judge(
-    outcome: CaseOutcome, mathematics: Mathematics | None, part: str, case: Case
+    outcome: CaseOutcome, mathematics: Mathematics | None, part: Part, case: Case
 ) -> CaseVerdict:
-    """Return the status of a case, by the end of its process, its verification and float64."""
+    """Return the status of a case: how its process ended, and whether its result is right."""
     verification = join_verification(outcome.result.verification, mathematics)
     if verification is not None and not verification.passed:
         reasons = filter(None, [verification.reason, describe_worst(verification)])
@@ -288,25 +288,28 @@ def format_error(error: float | None) -> str:
     return "not finite" if error is None else f"{error:.1e}"
 
 
-def split_seconds(part: str, outcome: CaseOutcome) -> dict[str, float]:
-    """Return the seconds of a process by purpose: import, build, work, and `harness` for the rest.
+def split_seconds(part: Part, outcome: CaseOutcome) -> dict[str, float]:
+    """Return the seconds of a process by purpose, as a record has them.
 
-    The seconds in which it waited for its turns do not count.
+    The keys are `<part>_import`, `<part>_build` and `<part>_work`, as far as the process got, then
+    `harness` for the remaining seconds, and `total`. Waiting for turns is in none of them.
     """
-    parts: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     origin = outcome.result.origin
     if origin is not None:
-        parts |= {f"{part}_import": origin.import_s or 0.0, f"{part}_build": origin.build_s or 0.0}
+        seconds[f"{part}_import"] = origin.import_s or 0.0
+        seconds[f"{part}_build"] = origin.build_s or 0.0
     if outcome.result.work_s is not None:
-        parts[f"{part}_work"] = outcome.result.work_s
-    return parts | {"harness": outcome.seconds - sum(parts.values()), "total": outcome.seconds}
+        seconds[f"{part}_work"] = outcome.result.work_s
+    harness_s = outcome.seconds - sum(seconds.values())
+    return seconds | {"harness": harness_s, "total": outcome.seconds}
 
 
-def join_seconds(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    """Return the seconds of two processes by purpose: the parts of both, and the sums."""
-    joined = one | other
+def join_seconds(time_s: dict[str, float], memory_s: dict[str, float]) -> dict[str, float]:
+    """Join the seconds of the two processes of a case, and add up `harness` and `total`."""
+    joined = time_s | memory_s
     for name in ("harness", "total"):
-        joined[name] = one[name] + other[name]
+        joined[name] = time_s[name] + memory_s[name]
     return joined
 
 

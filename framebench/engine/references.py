@@ -38,7 +38,7 @@ def order_by_reference(cases: list[Case]) -> list[Case]:
 
 def find_reference(
     case: Case,
-    block: list[tuple[Case, Verification]],
+    verified_cases: list[tuple[Case, Verification]],
     session: str,
     results: Path,
     machine: str,
@@ -49,10 +49,10 @@ def find_reference(
     """
     if not needs_reference(case):
         return None
-    for other, verification in block:
-        is_reference = computes_in_fp32(other, case.golden_key) and verification.passed
+    for candidate, verification in verified_cases:
+        is_reference = computes_in_fp32(candidate, case.golden_key) and verification.passed
         if is_reference and verification.summaries:
-            return make_reference(other.id, verification)
+            return make_reference(candidate.id, verification)
     candidates = []
     for file in store.list_files(results, machine):
         newest = {record.case: record for record in store.read_session(file, session)}

@@ -147,16 +147,18 @@ def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iter
                 shutil.rmtree(environment.folder, ignore_errors=True)
 
 
-def build(environment: Environment, where: Path, say: Say, also: Sequence[str] = ()) -> None:
+def build(
+    environment: Environment, where: Path, say: Say, more_packages: Sequence[str] = ()
+) -> None:
     """Install a release with the packages that are pinned for it, or else for the current release.
 
-    `also` has more packages to install. If the release cannot be installed with the pinned
+    `more_packages` are installed too. If the release cannot be installed with the pinned
     versions, pip chooses others; every record has the versions. Raises SetupError.
     """
     framework, version = environment.framework, environment.version
     say(f"installing {framework} {version}")
     package = PACKAGE.get(framework, framework)
-    packages = [f"{package}=={version}", *also]
+    packages = [f"{package}=={version}", *more_packages]
     constraint_lines = ""
     for name, pin in read_other_pins(framework, version).items():
         constraint_lines += f"{name}=={pin}\n"

@@ -23,8 +23,8 @@ class RunRequest:
     beside_torch: bool = False
 
     @property
-    def named(self) -> str:
-        """Return the text that identifies the session of this request.
+    def session_name(self) -> str:
+        """Return the text that identifies the session of this request: its selectors and options.
 
         The options are part of it, since a session with other threads or under another limit must
         not be resumed.
@@ -63,7 +63,7 @@ class RunRequest:
 
     def mark(self, code: str | None) -> str:
         """Return the name of the file that marks this request as done by this code."""
-        return Session("", code, self.named).find_file(Path(), "done").name
+        return Session("", code, self.session_name).find_file(Path(), "done").name
 
 
 def format_option(name: str, value: object) -> list[str]:

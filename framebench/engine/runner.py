@@ -30,9 +30,9 @@ from framebench.suite.protocol import Part, Reference, Task, Turn
 from framebench.suite.result import Result, StrategyEffect
 
 RESULTS = provenance.ROOT / "results"
-# Processes at once: more would wait for what they share, such as the disk.
+# Most processes that are alive at once: more would wait for what they share, such as the disk.
 AT_ONCE = 4
-# A GPU's minutes are dear, and each process waits for its imports and for CUDA.
+# On a machine with a GPU, whose minutes are dear: each process waits for its imports and for CUDA.
 AT_ONCE_ON_GPU = 12
 
 
@@ -46,15 +46,14 @@ class Options:
     threads: int = 1
     pin: bool = True  # processes that are timed, to one core
     rounds: int = 8  # of each block; 0 measures no times
-    # for each of a case's two workers; one whose steps would take longer altogether ends at once
+    # for each of a case's two workers; a worker that expects to take longer ends at once
     time_limit_s: float = 900.0
     memory_limit: int | None = None  # bytes
     profile: str | None = None  # the profile that the case is measured for
     peaks_each_block: bool = False  # else once in a session: peaks do not drift
-    memory: bool = True  # if not, only times are measured, as a study of them needs
-    cold_blocks: int = 1  # the first ones, each of which compiles again: their first steps count
-    # nothing is built next to what compiles, so that the time of a first step is right to the per
-    # cent
+    memory: bool = True  # if not, only times are measured
+    cold_blocks: int = 1  # how many blocks compile again, so that their first steps count
+    # whether no process is built while another one compiles, which would slow down its first step
     first_alone: bool = True
 
     def make_task(
@@ -139,7 +138,7 @@ DEFAULT_OPTIONS = Options()
 
 
 def make_worker_variables(
-    environment: Environment, case: Case, part: str, options: Options
+    environment: Environment, case: Case, part: Part, options: Options
 ) -> dict[str, str]:
     """Return the variables set for a worker on top of the user's; they go into the record."""
     threads = str(options.threads)

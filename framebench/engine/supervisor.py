@@ -28,7 +28,7 @@ from framebench.suite.protocol import BatchReport, Command, Failure, Message
 
 LOG_LINES = 25
 LONGEST_REASON = 4000  # characters: exceptions of a user's model say whatever they like
-GRACE_S = 10.0  # to end in, for a worker that has reported its result
+GRACE_S = 10.0  # within which a worker that has reported its result must end
 # of the control group, of the whole machine
 OOM_COUNTERS = (Path("/sys/fs/cgroup/memory.events"), Path("/proc/vmstat"))
 COMPILER_ERROR = re.compile(
@@ -46,7 +46,7 @@ class Outcome:
     reason: str | None = None
     answer: Mapping[str, Any] = field(default_factory=dict)  # its result as JSON
     log: str = ""  # the end of its standard error, where it failed
-    phase: str = ""  # the last that it reported
+    phase: str = ""  # the last one that the worker reported
 
 
 class Worker:
@@ -129,9 +129,9 @@ class Worker:
             is_cut_off = not message  # the worker died while it wrote: the next line is None
             if is_cut_off or self.note_progress(message, on_phase):
                 continue
-            ends = "result" in message or "error" in message
+            is_final = "result" in message or "error" in message
             # of several ranks the first error is the cause of the others
-            if ends and "error" not in self.final:
+            if is_final and "error" not in self.final:
                 self.final = message
             return message
 
@@ -248,10 +248,10 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
         return classify_error(worker.final["error"], worker.phase, log)
     if worker.expired_s is not None:
         return Outcome(
-            "timeout", f"no end after {worker.expired_s:g} s, during {worker.phase}", log=log
+            "timeout", f"did not end within {worker.expired_s:g} s, during {worker.phase}", log=log
         )
     code = worker.process.returncode
-    ended_by = name_end(code)
+    ended_by = describe_exit(code)
     killed_by_kernel = oom_killed and code == -signal.SIGKILL
     if killed_by_kernel or limits.OUT_OF_MEMORY.search(log):
         return Outcome("oom", f"memory ran out during {worker.phase}, ended by {ended_by}", log=log)
@@ -287,10 +287,10 @@ def describe_compiler_error(log: str, already_said: str = "") -> str:
     return ""
 
 
-def name_end(code: int) -> str:
-    """Return what a process ended by: `exit code 3`, or a signal's name for a negative code.
+def describe_exit(code: int) -> str:
+    """Return an exit code in words, such as `exit code 3`; a negative one is that of a signal.
 
-    Most real-time signals have no name, such as `signal 35`.
+    A signal is given by its name, such as `SIGKILL`, or as `signal 35` if it has none.
     """
     if code >= 0:
         return f"exit code {code}"

@@ -29,9 +29,9 @@ from framebench.suite.protocol import Command, Message, Reference, Turn
 from framebench.suite.result import Verification
 
 TURN_S = 0.05  # a turn has as many steps as take this long: shorter turns are noise
-SYNCED = 4  # steps after a turn on a device that are waited for one by one
-PATIENCE = 20.0  # a turn may take so many times as long as expected,
-MIN_TIMEOUT_S = 60.0  # and at least so many seconds, as for the reference matmul
+SYNCED_STEPS = 4  # steps after a turn on a device that are waited for one by one
+PATIENCE = 20.0  # a turn is given up after so many times its expected seconds,
+MIN_TIMEOUT_S = 60.0  # and not before so many seconds, which also limit the reference matmul
 # seconds for all turns of a variant, unless fewer than LEAST_ROUNDS rounds fit
 LONGEST_S = 120.0
 LEAST_ROUNDS = 4
@@ -43,7 +43,7 @@ CONTROL = Environment("numpy", "", Path(sys.executable))  # of the reference pro
 class TimedProcess:
     """The process in which a variant's steps are timed.
 
-    Call `start`, `wait_until_ready`, then `turn` while it is `ready`, then `finish` and `end`.
+    Call `start`, `wait_until_ready`, then `turn` while it `is_alive`, then `finish` and `end`.
     Between the first two and between the last two it works next to other processes. A failure ends
     only this variant and becomes its `outcome`.
     """
@@ -106,7 +106,7 @@ class TimedProcess:
         self.seconds += time.monotonic() - self.working_since
 
     @property
-    def ready(self) -> bool:
+    def is_alive(self) -> bool:
         """Return whether it is alive."""
         return self.outcome is None
 
@@ -139,7 +139,7 @@ class TimedProcess:
         if joules_before is not None and joules_after is not None:
             self.joules += joules_after - joules_before
         if self.queues:
-            message = self.ask({"synced": min(self.steps, SYNCED)}, "synced")
+            message = self.ask({"synced": min(self.steps, SYNCED_STEPS)}, "synced")
             if message is not None:
                 self.synced_s.append(message["synced"])
 

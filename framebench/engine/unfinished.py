@@ -31,7 +31,7 @@ def find_file(results: Path, block: str) -> Path:
 
 def write(unfinished: Iterable[UnfinishedRecord], file: Path) -> None:
     """Write the records of a block, all or none. Raises OSError."""
-    lines = [one.model_dump_json() + "\n" for one in unfinished]
+    lines = [record.model_dump_json() + "\n" for record in unfinished]
     store.write_atomically("".join(lines), file)
 
 
@@ -41,7 +41,7 @@ def read(file: Path) -> list[UnfinishedRecord]:
     The list is empty if a record is damaged: the block is then measured again.
     """
     faults: list[store.BadRecord] = []
-    unfinished = [one for _, one in store.parse_file(UnfinishedRecord, file, faults.append)]
+    unfinished = [record for _, record in store.parse_file(UnfinishedRecord, file, faults.append)]
     return [] if faults else unfinished
 
 

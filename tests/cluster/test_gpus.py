@@ -34,12 +34,12 @@ def test_each_gpu_measures_one_unit_at_a_time(monkeypatch, tmp_path):
         busy.add(gpu.name)
         both_are_busy.wait(60)  # else the barrier breaks, and the test fails
         busy.remove(gpu.name)
-        measured.append(unit.named)
+        measured.append(unit.session_name)
         return 0
 
     monkeypatch.setattr(gpus, "run_unit", run_unit)
     gpus.measure(UNITS, GPUS, tmp_path, ignore)
-    assert sorted(measured) == sorted(unit.named for unit in UNITS)
+    assert sorted(measured) == sorted(unit.session_name for unit in UNITS)
 
 
 def test_after_an_interruption_no_other_unit_begins(monkeypatch, tmp_path):

@@ -78,7 +78,7 @@ def test_a_unit_command_keeps_all_options(monkeypatch, results):
         framebench(*unit.make_arguments(), results=results, code=0)
 
     assert measured == units
-    assert len({unit.named for unit in units}) == len(units)
+    assert len({unit.session_name for unit in units}) == len(units)
     over_ranks = [unit for unit in units if unit.selectors[0].endswith("/b4x2/tiny")]
     assert len(over_ranks) == 1
 

@@ -68,7 +68,7 @@ def test_reference_matmul_without_an_answer_has_no_time_in_that_round(monkeypatc
 @pytest.mark.parametrize(
     ("failure", "status", "reason"),
     [
-        ("hang in turn", "timeout", "no end after 10 s"),
+        ("hang in turn", "timeout", "did not end within 10 s"),
         ("exception in turn", "crashed", "planted"),
         ("wrong in the end", "wrong", "^$"),  # the failing worker gives no reason for it
         ("slow", "timeout", "a step takes 99.0 s"),

@@ -73,8 +73,8 @@ def test_gpu_memory_of_a_process_is_reported_or_measured(reported, taken, monkey
     monkeypatch.setattr(capacity, "read_free_gpu_memory", Mock(side_effect=free_bytes))
     monkeypatch.setattr(capacity.nvml, "read_used_by", reported.get)
     measured = Capacity()
-    measured.enter(7)
+    measured.count_process(7)
     assert measured.taken_on_gpu == [taken]
     assert measured.fits_more([])
-    measured.enter()
+    measured.count_process()
     assert not measured.fits_more([])

@@ -99,7 +99,9 @@ def test_cached_outcomes_are_not_computed_again(fake_worker):
 
 def test_no_process_has_more_cases_than_the_limit(monkeypatch):
     monkeypatch.setattr(mathematics, "CASES_OF_A_PROCESS", 2)
-    assert mathematics.split(CASES, 1) == [CASES[:2]], "the third follows in another process"
+    assert mathematics.split_into_batches(CASES, 1) == [CASES[:2]], (
+        "the third follows in another process"
+    )
 
 
 def test_a_strategy_is_checked_once_at_its_smallest_batch_and_size(fake_worker):

@@ -57,7 +57,7 @@ def test_progress_leaves_out_the_blocks_that_a_session_has(tmp_path):
         store.append(measured, store.find_file(tmp_path, machine, f"torch-{version}"))
     text = StringIO()
     with CaseProgress(CASES, tmp_path, Console(width=80, file=text), 5, "now") as progress:
-        assert progress.left == {CASES[0]: 3, CASES[1]: 5}
+        assert progress.blocks_left == {CASES[0]: 3, CASES[1]: 5}
     # 3 blocks of 30 s as before, and 5 of 20 s for the case that was never measured
     message = "measuring 2 cases, each 5 times; 2 of 10 are done already: at least 3 min"
     assert text.getvalue().strip() == message

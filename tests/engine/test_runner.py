@@ -66,7 +66,7 @@ def test_wrong_result_is_expected_of_a_known_fault():
             "memory ran out during timing, RuntimeError: could not create a primitive",
         ),
         ("segfault", "crashed", "SIGSEGV during timing"),
-        ("hang with child", "timeout", "no end after 8 s, during timing"),
+        ("hang with child", "timeout", "did not end within 8 s, during timing"),
         ("silent exit", "crashed", "exit code 3"),
         ("bad_alloc", "oom", "memory ran out"),
         ("babble", "crashed", "this is not JSON"),

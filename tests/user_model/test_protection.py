@@ -31,7 +31,7 @@ BUDGET = ("--budget", "2MiB")
         (
             "def batch(n):\n    import time\n    time.sleep(1e9)",
             ("--time-limit", "20"),
-            "no end after 20 s, during batch()",
+            "did not end within 20 s, during batch()",
         ),
     ],
 )
