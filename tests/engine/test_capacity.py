@@ -74,7 +74,7 @@ def test_gpu_memory_of_a_process_is_reported_or_measured(reported, taken, monkey
     monkeypatch.setattr(capacity.nvml, "read_used_by", reported.get)
     measured = Capacity()
     measured.count_process(7)
-    assert measured.taken_on_gpu == [taken]
+    assert measured.gpu_bytes_by_process == [taken]
     assert measured.fits_more([])
     measured.count_process()
     assert not measured.fits_more([])
