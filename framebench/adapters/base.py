@@ -130,7 +130,7 @@ class Adapter(ABC):
         self.before_first_step: Hooks[[]] = Hooks(self.ledger)  # run once everything is built
         self.loader: Loader | None = None
         self.steps = 0
-        self.restored_at = 0  # steps until the weights were last put back
+        self.restored_at = 0  # how many steps were made when the weights were last put back
         # timed steps, by how often each set its output
         self.outputs_per_step: Counter[int] = Counter()
         # inside of steps: waiting for data ("wait"), Python's garbage collector ("collector")
@@ -429,11 +429,11 @@ class Adapter(ABC):
         if not self.is_user_model:
             return {}, 0
         holders = self.named_untracked_bytes()
-        all_unseen = self.unseen_bytes(holders)
-        unseen = max(0, min(self.unseen_before_steps, all_unseen))
-        if unseen:
-            holders[UNSEEN] = unseen
-        return holders, max(0, all_unseen - unseen)
+        unseen_and_library_bytes = self.unseen_bytes(holders)
+        unseen_bytes = max(0, min(self.unseen_before_steps, unseen_and_library_bytes))
+        if unseen_bytes:
+            holders[UNSEEN] = unseen_bytes
+        return holders, max(0, unseen_and_library_bytes - unseen_bytes)
 
     def can_read_malloc(self) -> bool:
         """Return whether counters of malloc's large blocks show a user's program's allocations.
@@ -443,19 +443,19 @@ class Adapter(ABC):
         has_bytes_before = self.malloc_bytes_before is not None
         return self.is_user_model and has_bytes_before and self.device() == "cpu"
 
-    def unseen_bytes(self, named: Mapping[str, int]) -> int:
-        """Return the bytes in malloc's large blocks that are neither tensors nor in `named`.
+    def unseen_bytes(self, bytes_by_holder: Mapping[str, int]) -> int:
+        """Return the bytes in malloc's large blocks that are not tensors nor in `bytes_by_holder`.
 
-        `live_bytes` counts the tensors, and `named` has other known bytes by the name of their
-        origin. Only blocks allocated since the user's file was imported count. The result may be
-        negative: a tensor that lies in a hole between small blocks is in no large block.
+        `live_bytes` counts the tensors, and `bytes_by_holder` has other known bytes. Only blocks
+        allocated since the user's file was imported count. The result may be negative: a tensor
+        that lies in a hole between small blocks is in no large block.
         """
         if not self.can_read_malloc():
             return 0
         large_blocks = host.measure_large_blocks()
         assert large_blocks is not None
         assert self.malloc_bytes_before is not None
-        explained = self.live_bytes() + sum(named.values())
+        explained = self.live_bytes() + sum(bytes_by_holder.values())
         return large_blocks - self.malloc_bytes_before - explained
 
     def reported_library_bytes(self) -> int:

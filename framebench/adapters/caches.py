@@ -32,10 +32,11 @@ class StaticCache:
 
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
         """Add keys and values of the tokens from `start` on; return all that the layer has."""
-        end = start + new[0].shape[2]
+        new_keys, _ = new
+        end = start + new_keys.shape[2]
         arrays = self.layers[layer]
-        for whole, part in zip(arrays, new):
-            whole[:, :, start:end] = part
+        for array, new_numbers in zip(arrays, new):
+            array[:, :, start:end] = new_numbers
         keys, values = arrays
         return keys[:, :, :end], values[:, :, :end]
 
@@ -57,9 +58,10 @@ class GrowingCache:
 
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
         """Add keys and values of the tokens from `start` on; return all that the layer has."""
-        old = self.layers[layer]
-        if start and old:
-            new = self.join(old[0], new[0]), self.join(old[1], new[1])
+        if start and self.layers[layer]:
+            keys, values = self.layers[layer]
+            new_keys, new_values = new
+            new = self.join(keys, new_keys), self.join(values, new_values)
         self.layers[layer] = new
         return new
 
@@ -79,7 +81,7 @@ class TokenGenerator(ABC):
         """Begin without a cache: the switch of a strategy with a cache sets `cache`."""
         self.adapter = adapter
         self.prompt: int = adapter.config.length - adapter.case.decoded  # tokens
-        self.computed = 0  # tokens of a sequence, in the last step
+        self.tokens_computed = 0  # tokens of a sequence, in the last step
         self.cache_bytes = 0  # when the cache had its last token
         self.cache: StaticCache | GrowingCache | None = None
         self.layers: Iterator[int] = cycle(range(adapter.config.layers))
@@ -121,7 +123,7 @@ class TokenGenerator(ABC):
         proves that the cache is used.
         """
         self.start = start
-        self.computed += tokens.shape[1]
+        self.tokens_computed += tokens.shape[1]
         return self.adapter.model(tokens, start)
 
     def read_prompt(self) -> Any:
@@ -143,7 +145,7 @@ class TokenGenerator(ABC):
         """Compute every token after the prompt, in one forward pass each, and the mean loss."""
         adapter = self.adapter
         adapter.release()
-        self.computed = 0
+        self.tokens_computed = 0
         x, y = adapter.inputs
         total = self.prompt_loss
         with self.disable_gradients():
@@ -174,7 +176,7 @@ class TokenGenerator(ABC):
             bytes_per_number = array.nbytes // array.numel()
         return {
             "tokens_decoded": self.adapter.case.decoded,
-            "tokens_computed": self.computed,
+            "tokens_computed": self.tokens_computed,
             "cache_bytes": self.cache_bytes,
             "cache_bytes_by_formula": compute_cache_bytes(self.adapter.case, bytes_per_number),
         }

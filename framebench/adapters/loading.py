@@ -53,14 +53,14 @@ class Loader:
 
     def choose_batches(self) -> Iterator[Any]:
         """Return the iterator of batches of this mode."""
-        numbers = cycle(range(STREAM_BATCHES))
+        batch_numbers = cycle(range(STREAM_BATCHES))
         if self.mode == "whole":
             return cycle(self.put_every_batch())
         if self.mode == "whole_every_step":
-            return (self.put_every_batch()[i] for i in numbers)
+            return (self.put_every_batch()[i] for i in batch_numbers)
         if self.mode == "prefetch":
             return prefetch(_prepare_while_used(weakref.ref(self)), self.put)
-        batches = (self.put(*self.prepare_batch(i)) for i in numbers)
+        batches = (self.put(*self.prepare_batch(i)) for i in batch_numbers)
         return prefetch(batches, self.take) if self.take else batches
 
     def put_every_batch(self) -> list[Any]:

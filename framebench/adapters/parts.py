@@ -37,12 +37,12 @@ class Ledger:
     @contextmanager
     def acting_as(self, strategy: str) -> Iterator[None]:
         """Record the parts that are set in this context as changed by a strategy."""
-        before = self.acting
+        acting_before = self.acting
         self.acting = strategy
         try:
             yield
         finally:
-            self.acting = before
+            self.acting = acting_before
 
     def set(self, part: str, is_same: bool = False) -> None:
         """Enter that the acting strategy sets a part. Raises IncompatibleStrategies.
@@ -78,11 +78,11 @@ class Ledger:
 
         Raises IncompatibleStrategies after another strategy's change of a kind in `refused_after`.
         """
-        for earlier, other in self.changes[part]:
-            if earlier in refused_after and other != self.acting:
+        for earlier_change, earlier_strategy in self.changes[part]:
+            if earlier_change in refused_after and earlier_strategy != self.acting:
                 what = part.replace("_", " ")
                 raise IncompatibleStrategies(
-                    f"{other} and {self.acting} do not combine: both change the {what}"
+                    f"{earlier_strategy} and {self.acting} do not combine: both change the {what}"
                 )
         self.changes[part].append((change, self.acting))
 
@@ -95,7 +95,7 @@ class Ledger:
 
 
 def refuse_unset(*_: Any) -> Any:
-    """Raise LookupError: the part is of another scenario, or of a strategy that the case lacks."""
+    """Raise LookupError: the default of a part that only some scenarios or strategies set."""
     raise LookupError("no strategy of the case has set this part")
 
 

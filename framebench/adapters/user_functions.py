@@ -71,7 +71,7 @@ def unwrap_loss(value: Any) -> Any:
         for name in TOTALS:
             if value.get(name) is not None:
                 return value[name]
-        if is_loss(value.get("total")):  # and no number of samples, say
+        if is_loss(value.get("total")):  # it may also be, for instance, a number of samples
             return value["total"]
     return value
 
@@ -146,7 +146,7 @@ def select_returned(returned: Any, kind: type[T]) -> list[T]:
         returned = list(returned.values())
     if not isinstance(returned, list | tuple):
         returned = [returned]
-    return [one for one in returned if isinstance(one, kind)]
+    return [each for each in returned if isinstance(each, kind)]
 
 
 def takes_arguments(function: Any, arguments: Sequence[Any]) -> bool:
@@ -350,15 +350,15 @@ class UserFile:
         computes_loss = "loss" not in self and not self.has_step()
         if len(returned) == 2 and not are_alike_dicts(returned):
             inputs, targets = returned
-            is_list = is_list_of_samples(inputs, size)
-            joins = computes_loss and self.takes_both(inputs, targets, is_list)
+            is_sample_list = is_list_of_samples(inputs, size)
+            joins_targets = computes_loss and self.takes_both(inputs, targets, is_sample_list)
             return BatchForm(
-                is_one_argument=is_list or (joins and not are_arguments(inputs)),
-                joins_targets=joins,
+                is_one_argument=is_sample_list or (joins_targets and not are_arguments(inputs)),
+                joins_targets=joins_targets,
             )
-        is_list = is_list_of_samples(returned, size)
-        if is_list or computes_loss or self.has_step():
-            return BatchForm(is_whole=True, is_one_argument=is_list)
+        is_sample_list = is_list_of_samples(returned, size)
+        if is_sample_list or computes_loss or self.has_step():
+            return BatchForm(is_whole=True, is_one_argument=is_sample_list)
         return None
 
     def takes_both(self, inputs: Any, targets: Any, is_list: bool) -> bool:

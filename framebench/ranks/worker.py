@@ -108,7 +108,7 @@ def run(task: Task, emit: Emit) -> dict[str, Any]:
     if not IS_FIRST:  # lines of several ranks at once would run into each other
         emit = say_nothing
     emit({"phase": "import"})
-    ranks.begin(case.ranks)
+    ranks.prepare_ranks(case.ranks)
     adapter = adapters.load(case)
     limit_memory(task)
     adapter.budget_s = task.budget_s

@@ -399,8 +399,8 @@ class JaxAdapter(Adapter):
             optimizer = module.make_step_optimizer(model, self.recipe.optimizer)
             module.write_optimizer(optimizer, state)
             loss = module.run_step(model, (x, y), optimizer)
-            after = self.take_apart(model)
-            return after.params, after.stats, module.read_optimizer(optimizer), loss
+            updated = self.take_apart(model)
+            return updated.params, updated.stats, module.read_optimizer(optimizer), loss
 
         return step
 
@@ -546,17 +546,17 @@ class JaxAdapter(Adapter):
 
         Proofs compare it with the step that was measured.
         """
-        other = copy.copy(self)
-        other.recipe = replace(self.recipe, **changes)
-        model = other.make_abstract(self.config, self.recipe.training)
-        parts = other.take_apart(model)
+        changed_adapter = copy.copy(self)
+        changed_adapter.recipe = replace(self.recipe, **changes)
+        model = changed_adapter.make_abstract(self.config, self.recipe.training)
+        parts = changed_adapter.take_apart(model)
         if self.trains_by_file():
             state = jax.eval_shape(lambda: self.optimizer_state)
         else:
-            state = jax.eval_shape(other.recipe.optimizer.init, parts.params)
+            state = jax.eval_shape(changed_adapter.recipe.optimizer.init, parts.params)
         constants = self.constants | {"frozen": parts.frozen}
         first_call, *_ = self.cut_batch(self.inputs, self.recipe.calls)
-        program = other.make_program(parts.graph)
+        program = changed_adapter.make_program(parts.graph)
         return program.trace(parts.params, parts.stats, state, constants, *first_call)
 
     def allocate(self, size: int) -> Array:

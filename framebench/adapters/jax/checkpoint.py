@@ -32,7 +32,7 @@ DISABLED_PASSES = "xla_disable_hlo_passes"
 
 
 def checkpoint_blocks(adapter: JaxAdapter, every: int, stacked: bool, **options: Any) -> set[int]:
-    """Run every so many of the model's blocks under jax.checkpoint.
+    """Run each `every`-th block of the model under jax.checkpoint.
 
     Args:
         adapter: The adapter of the case.
@@ -48,12 +48,12 @@ def checkpoint_blocks(adapter: JaxAdapter, every: int, stacked: bool, **options:
     def checkpoint_block(block: Run) -> Run:
         return nnx.remat(block, prevent_cse=not stacked, **options)
 
-    chosen: set[int] = set()
+    checkpointed: set[int] = set()
 
     def remat(i: int, block: Run) -> Run:
         if i % every:
             return block
-        chosen.add(i)
+        checkpointed.add(i)
         return checkpoint_block(block)
 
     adapter.recipe.model_options["remat"] = remat
@@ -61,7 +61,7 @@ def checkpoint_blocks(adapter: JaxAdapter, every: int, stacked: bool, **options:
         stack_layers(adapter)
     else:
         keep_barriers(adapter)
-    return chosen
+    return checkpointed
 
 
 def stack_layers(adapter: JaxAdapter) -> None:
@@ -112,7 +112,7 @@ def checkpoint(adapter: JaxAdapter, every: int = 1) -> Proof:
         every: 1 checkpoints each block, 2 every second one.
     """
     stacked = every == 1 and can_stack_layers(adapter)
-    chosen = checkpoint_blocks(adapter, every, stacked)
+    checkpointed = checkpoint_blocks(adapter, every, stacked)
 
     def count_products(observed: Evidence) -> Evidence:
         """Count the products of a step without checkpointing, and those that XLA merged."""
@@ -127,7 +127,7 @@ def checkpoint(adapter: JaxAdapter, every: int = 1) -> Proof:
         return {
             "products_without": products_without,
             "products_merged": merged,
-            "blocks_recomputed": len(chosen),
+            "blocks_recomputed": len(checkpointed),
         }
 
     proof = expect(products=above("products_without"), products_merged=at_most(0))
@@ -151,7 +151,7 @@ def checkpoint_dots(adapter: JaxAdapter, batched: bool = True) -> Proof:
     """
     policies = jax.checkpoint_policies
     policy = policies.dots_saveable if batched else policies.dots_with_no_batch_dims_saveable
-    checkpoint_blocks(adapter, 1, can_stack_layers(adapter), policy=policy)
+    checkpoint_blocks(adapter, every=1, stacked=can_stack_layers(adapter), policy=policy)
 
     def count_products(observed: Evidence) -> Evidence:
         """Count the products and reductions that the step has and a plain step has not."""

@@ -36,8 +36,9 @@ class CacheWriter:
     def __init__(self, attend_plainly: Callable[..., Array]) -> None:
         """Set the attention in float64: softmax(q k) v, written out in operations of jax.numpy."""
         self.attend_plainly = attend_plainly
-        self.old: list[tuple[Array, Array]] = []  # keys and values of each layer
-        self.new: list[tuple[Array, Array]] = []  # the same, of the layers that have run so far
+        self.old_layers: list[tuple[Array, Array]] = []  # keys and values of each layer
+        # the same, of the layers that have run so far
+        self.new_layers: list[tuple[Array, Array]] = []
         self.start: Any = 0  # position of the first token
 
     def attend(self, q: Array, k: Array, v: Array) -> Array:
@@ -45,11 +46,11 @@ class CacheWriter:
 
         The arrays are (batch, time, head, width / heads) each.
         """
-        layer = len(self.new)
-        old_keys, old_values = self.old[layer]
+        layer = len(self.new_layers)
+        old_keys, old_values = self.old_layers[layer]
         keys = self.write(old_keys, k)
         values = self.write(old_values, v)
-        self.new.append((keys, values))
+        self.new_layers.append((keys, values))
         # a token sees itself and those before it, and no part of the cache that is unwritten
         query_positions = self.start + jnp.arange(q.shape[1])
         key_positions = jnp.arange(keys.shape[1])
@@ -58,18 +59,20 @@ class CacheWriter:
             return self.attend_plainly(q, keys, values, mask)
         return jax.nn.dot_product_attention(q, keys, values, mask=mask[None, None])
 
-    def write(self, old: Array, part: Array) -> Array:
-        """Return the keys or values in `old` with those of the new tokens added."""
-        return jax.lax.dynamic_update_slice_in_dim(old, part.astype(old.dtype), self.start, 1)
+    def write(self, cached: Array, new_numbers: Array) -> Array:
+        """Return the `cached` keys or values with those of the new tokens added."""
+        return jax.lax.dynamic_update_slice_in_dim(
+            cached, new_numbers.astype(cached.dtype), self.start, 1
+        )
 
     def run(self, model: Any, tokens: Array, start: Any, cache: Tree) -> tuple[Array, Tree]:
         """Return logits, and the cache with these tokens in it."""
-        self.old = cache
-        self.new = []
+        self.old_layers = cache
+        self.new_layers = []
         self.start = start
         logits = model(tokens, start)
-        self.old = []
-        return logits, self.new
+        self.old_layers = []
+        return logits, self.new_layers
 
 
 class JaxGenerator:

@@ -122,7 +122,11 @@ def malloc_async(adapter: JaxAdapter) -> Proof:
 
 @switch
 def memory_fraction(adapter: JaxAdapter) -> Proof:
-    """Prove that XLA may take 0.8 of the GPU's memory; without the setting it is 0.75."""
+    """Prove that XLA may take 0.8 of the GPU's memory, as the environment says; by default 0.75.
+
+    XLA reads the share when JAX is imported, so nothing is left to switch on. The proof asks for a
+    limit above the default, and not noticeably above 0.8.
+    """
 
     def read_limit() -> Evidence:
         query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
@@ -132,8 +136,9 @@ def memory_fraction(adapter: JaxAdapter) -> Proof:
             "gpu_memory": int(answer.split()[0]) * 2**20,
         }
 
-    proof = expect(limit=(above("gpu_memory", times=0.76), at_most("gpu_memory", times=0.81)))
-    return proof.counting(read_limit)
+    more_than_default = above("gpu_memory", times=0.76)
+    at_most_the_share = at_most("gpu_memory", times=0.81)
+    return expect(limit=(more_than_default, at_most_the_share)).counting(read_limit)
 
 
 @switch

@@ -46,7 +46,7 @@ def offload(adapter: JaxAdapter) -> Proof:
         offload_src="device",
         offload_dst=HOST,
     )
-    checkpoint_blocks(adapter, 1, can_stack_layers(adapter), policy=policy)
+    checkpoint_blocks(adapter, every=1, stacked=can_stack_layers(adapter), policy=policy)
     # `checkpoint_blocks` has set it: the function that makes block i recompute
     checkpoint_block = adapter.recipe.model_options["remat"]
     # cached, so that layers with the same function still have the same function

@@ -150,7 +150,7 @@ def amp_fp16(adapter: JaxAdapter) -> Proof:
     """
     adapter.recipe.model_options["dtype"] = jnp.float16
     use_float16(adapter)
-    adapter.recipe.wrap("optimizer", lambda inner: with_loss_scale(inner, 2.0**10))
+    adapter.recipe.wrap("optimizer", lambda inner: with_loss_scale(inner, start=2.0**10))
 
     def read_scale(state: Tree) -> dict[str, Array]:
         return {"scale": find_state(state, ScaledState).scale}

@@ -35,7 +35,7 @@ COLLECTIVES = re.compile(
 switch = Switches()
 
 
-def begin(ranks: int) -> None:
+def prepare_ranks(ranks: int) -> None:
     """Set the number of devices, before any is used.
 
     If there are several processes, each has one device, and waits for the others.

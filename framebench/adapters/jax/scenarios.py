@@ -180,7 +180,7 @@ def together(adapter: JaxAdapter, shared_trunk: bool = False) -> Proof:
     def attach_models() -> None:
         """Put both models on the device."""
         first = adapter.params, adapter.stats
-        second = load_pair(adapter)[1]
+        _, second = load_pair(adapter)
         second = join_trunk(adapter, first, second) if shared_trunk else copy_to_device(second)
         pair = [first, second]
         adapter.recipe.models = lambda: iter(pair)
@@ -272,7 +272,8 @@ def expect_rules(adapter: JaxAdapter, gelu: Gelu, rules: int, saved: Any) -> Pro
     """
 
     def make_backward(x: Array) -> Any:
-        return jax.vjp(gelu, x)[1]
+        _output, backward = jax.vjp(gelu, x)
+        return backward
 
     def count_rules() -> Evidence:
         """Count hand-written rules in the model, and arrays that one GELU saves."""

@@ -47,7 +47,7 @@ from framebench.adapters.replacing import replace_attributes
 
 switch = Switches()
 LOOP = " while("  # in the optimised HLO
-LAYOUT = ("NHWC", "HWIO", "NHWC")
+LAYOUT = ("NHWC", "HWIO", "NHWC")  # of a convolution's input, its kernel and its output
 # channels of two convolutions: a kernel that was tried for one shape is not tried again for it
 CHANNELS_UNTRIED = 48
 CHANNELS_TRIED = 56
@@ -77,7 +77,8 @@ def chunked_loss(adapter: JaxAdapter, chunks: int) -> Proof:
 
     def sum_hidden(unprojected: tuple[nnx.Embed, Array], *_: Any) -> Array:
         """Return a loss of the hidden states: no logits are computed."""
-        return unprojected[1].sum()
+        _embedding, hidden = unprojected
+        return hidden.sum()
 
     def count_loops_and_logits() -> Evidence:
         """Count the loops over chunks, and results as large as the logits.
@@ -275,7 +276,9 @@ def count_allocations(adapter: JaxAdapter, *, channels: int, **options: Any) -> 
     no_cache = {"xla_gpu_per_fusion_autotune_cache_dir": ""}
 
     def convolve(x: Array, w: Array) -> Array:
-        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=LAYOUT)
+        y = lax.conv_general_dilated(
+            x, w, window_strides=(1, 1), padding="SAME", dimension_numbers=LAYOUT
+        )
         return factor * y
 
     x = jax.ShapeDtypeStruct((2, 40, 40, channels), jnp.float32)

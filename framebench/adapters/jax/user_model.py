@@ -377,10 +377,10 @@ def to_pure(node: Any) -> Any:
 
 def write_optimizer(returned: Any, states: list[Any]) -> None:
     """Put states that `read_optimizer` returned into new optimizers."""
-    for one, (count, arrays) in zip(select_returned(returned, nnx.Optimizer), states, strict=True):
-        one.step.set_value(count)
+    for each, (count, arrays) in zip(select_returned(returned, nnx.Optimizer), states, strict=True):
+        each.step.set_value(count)
         variables = jax.tree.leaves(
-            one.opt_state, is_leaf=lambda node: isinstance(node, nnx.Variable)
+            each.opt_state, is_leaf=lambda node: isinstance(node, nnx.Variable)
         )
         for variable, array in zip(variables, jax.tree.leaves(arrays), strict=True):
             variable.set_value(array)

@@ -90,9 +90,9 @@ class JittorAdapter(Adapter):
 
     biased_variance = True
     may_draw_other_numbers = True
-    # bytes in malloc's small blocks before a step's graph was built; None while nobody reads them
-    # (they are only read for a user's step on the host)
-    before_graph: int | None = None
+    # bytes in malloc's small blocks before a step's graph was built; None except in a user's step
+    # on the host whose peak is measured
+    malloc_before_graph: int | None = None
     graph_bytes = 0  # the bytes that the graph added to them
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
@@ -258,9 +258,9 @@ class JittorAdapter(Adapter):
         self.output = jt.zeros(1)
 
     def synchronize(self) -> None:
-        if self.before_graph is not None:
+        if self.malloc_before_graph is not None:
             # the graph is largest when it begins to run
-            graph_bytes = host.read_mallinfo().uordblks - self.before_graph
+            graph_bytes = host.read_mallinfo().uordblks - self.malloc_before_graph
             self.graph_bytes = max(self.graph_bytes, graph_bytes)
         jt.sync_all(True)
 
@@ -409,15 +409,15 @@ class JittorAdapter(Adapter):
             jt.gc()
         load_probe().reset_peak()
         self.graph_bytes = 0
-        self.before_graph = None
+        self.malloc_before_graph = None
         if self.is_user_model and not jt.flags.use_cuda:
-            self.before_graph = host.read_mallinfo().uordblks
+            self.malloc_before_graph = host.read_mallinfo().uordblks
 
     def read_peaks(self) -> dict[str, int]:
         # The bytes reserved at the end count too, since the watched pool is not the only one. The
         # graph of a step lies outside of the pools in small blocks of malloc; it matters in small
         # models.
-        self.before_graph = None
+        self.malloc_before_graph = None
         in_use = load_probe().peak_bytes() + self.graph_bytes
         reserved = max(self.reserved_bytes(), load_probe().peak_reserved())
         held_by_file = sum(self.measure_held_arrays().values())
@@ -429,15 +429,15 @@ class JittorAdapter(Adapter):
     def compile(self) -> None:
         # Kernels are compiled for operators, not for shapes, so a step of a few samples is enough.
         # Afterwards the pool is given back, and the compilers' memory with it.
-        whole = getattr(self, "inputs", None)
+        whole_batch = getattr(self, "inputs", None)
         takes_any_batch = self.loader is None and self.case.scenario not in ("pair", "generate")
-        if whole is not None and takes_any_batch:
-            self.inputs = self.take_few_samples(whole)
+        if whole_batch is not None and takes_any_batch:
+            self.inputs = self.take_few_samples(whole_batch)
         self.step()
         self.synchronize()
         self.loss()
-        if whole is not None:
-            self.inputs = whole
+        if whole_batch is not None:
+            self.inputs = whole_batch
         self.release()
         self.reset_peak()
 

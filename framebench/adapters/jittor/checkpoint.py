@@ -73,13 +73,13 @@ def run_checkpointed(block: Module, *activations: Var) -> Var:
 
 @switch
 def checkpoint(adapter: JittorAdapter, every: int = 1) -> Proof:
-    """Recompute every so many of the model's blocks."""
-    chosen: list[Module] = []
+    """Recompute the activations of each `every`-th block in the backward pass."""
+    recomputed_blocks: list[Module] = []
 
     def attach(model: Module) -> None:
         """Choose the blocks of a new model, and let it run them by `recompute_block`."""
-        chosen[:] = adapter.model_module.blocks_of(model)[::every]
-        chosen_ids = {id(block) for block in chosen}
+        recomputed_blocks[:] = adapter.model_module.blocks_of(model)[::every]
+        chosen_ids = {id(block) for block in recomputed_blocks}
 
         def recompute_block(block: Module, *xs: Any, **kwargs: Any) -> Any:
             # no Function takes arguments by keyword
@@ -92,7 +92,7 @@ def checkpoint(adapter: JittorAdapter, every: int = 1) -> Proof:
     def count_recomputed(observed: Evidence) -> Evidence:
         """Count the blocks that recompute, and the runs that all blocks should have together."""
         # a block below every trained weight has nothing to recompute for
-        recomputed = [block for block in chosen if list_trainable(block)]
+        recomputed = [block for block in recomputed_blocks if list_trainable(block)]
         runs = count_plain_runs(adapter)
         repeated = sum(min(runs[id(block)], adapter.micro_batches) for block in recomputed)
         return {

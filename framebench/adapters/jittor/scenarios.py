@@ -227,8 +227,8 @@ def run_pair(
             adapter.synchronize()
         return {"models_run": len(bytes_held), "parameter_bytes_held": max(bytes_held)}
 
-    little_more = 1.02 * expected_bytes + 1024
-    expected = (at_least(expected_bytes), below(little_more))
+    most_bytes = 1.02 * expected_bytes + 1024
+    expected = (at_least(expected_bytes), below(most_bytes))
     return expect(models_run=2, parameter_bytes_held=expected).counting(count_held)
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 switch = Switches()
 
 
-def begin(ranks: int) -> None:
+def prepare_ranks(ranks: int) -> None:
     """Join the group as the rank that the launcher's variables name, and wait for the others."""
     dist.init_process_group("gloo")
     if dist.get_world_size() != ranks:
