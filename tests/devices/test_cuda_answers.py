@@ -121,7 +121,7 @@ def test_a_script_that_runs_on_the_cpu_is_refused(scripts, script):
 
 @pytest.mark.slow
 def test_a_script_may_limit_its_own_memory(scripts):
-    assert scripts["limited"].startswith("OutOfMemory: ")
+    assert scripts["limited"].startswith("GpuOutOfMemory: CUDA out of memory.")
 
 
 @pytest.mark.slow

@@ -238,6 +238,15 @@ def test_steps_that_cannot_be_followed_are_refused(simulated):
 
 
 @pytest.mark.slow
+def test_a_program_that_halves_its_batch_until_it_fits_gets_errors_to_catch(simulated):
+    halved = simulated["halved"]
+    once = [[8192, "forward"], [2560, "backward"], [1024, "none"]]
+    assert halved["attempts"] == 3 * once, "in three steps"
+    assert halved["reserved"] <= 64 << 20
+    assert sum(halved["kinds"].values()) == halved["allocated"] <= halved["reserved"]
+
+
+@pytest.mark.slow
 def test_a_step_that_uses_other_streams_is_bounded_from_both_sides(simulated):
     """Of eight matrices two are in use at a time, and all of them wait if their copies are slow."""
     message = simulated["streamed"]

@@ -54,6 +54,7 @@ class Allocator:
         pool = self._get_pool(size <= SMALL)
         block = self._take_free_block(pool, size) or self._add_segment(pool, size)
         if block is None:
+            self.stats.refusals += 1
             self._record("oom", 0, requested)
             raise OutOfMemory(requested, self.stats)
         return self._hand_out(block, size, requested)

@@ -27,9 +27,10 @@ class OutOfMemory(DoesNotFit):
 
     def __init__(self, requested: int, stats: Stats) -> None:
         """Say how many bytes were requested, and how many are in use and reserved."""
+        # programs look for the first sentence, which is PyTorch's
         super().__init__(
-            f"{requested:,} bytes do not fit beside {stats.allocated:,} in use, {stats.reserved:,} "
-            "reserved"
+            f"CUDA out of memory. {requested:,} bytes do not fit beside {stats.allocated:,} in "
+            f"use, {stats.reserved:,} reserved"
         )
         self.requested, self.allocated, self.reserved = requested, stats.allocated, stats.reserved
 
@@ -57,6 +58,7 @@ class Stats:
     allocated_peak_since_reset: int = 0
     reserved_peak_since_reset: int = 0
     retries: int = 0  # how often everything cached was given back before the GPU was asked again
+    refusals: int = 0  # how often the GPU had no memory even so
 
     def allocate(self, size: int, requested: int) -> None:
         """Count a block that is handed out."""
@@ -76,6 +78,12 @@ class Stats:
         """Begin anew with the peaks that the program reads."""
         self.allocated_peak_since_reset = self.allocated
         self.reserved_peak_since_reset = self.reserved
+
+    def restore_peaks(self, earlier: Stats) -> None:
+        """Set all peaks to what they were earlier."""
+        for name, peak in vars(earlier).items():
+            if "_peak" in name:
+                setattr(self, name, peak)
 
 
 class Event(NamedTuple):

@@ -228,7 +228,7 @@ class CudaAnswers:
         counted["reserved_bytes.all.peak"] = stats.reserved_peak_since_reset
         counted["segment.all.current"] = stats.segments
         counted["num_alloc_retries"] = stats.retries
-        counted["num_ooms"] = 0 if self.watch.refused is None else 1
+        counted["num_ooms"] = stats.refusals
         return counted
 
     def memory_summary(self, device: Any = None, abbreviated: bool = False) -> str:

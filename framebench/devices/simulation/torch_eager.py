@@ -85,6 +85,7 @@ class EagerOnGpu(TorchFunctionMode):
             check_index(kwargs.get("device", args[1] if len(args) > 1 else None))
             func, args, kwargs = torch.Tensor.to, (args[0], SIMULATED), {}
         out = self.run_eager(func, args, kwargs)
+        self.watch.raise_refused()  # of a backward pass that the function ran
         if kwargs.get("pin_memory"):
             setattr(out, PINNED, True)
         return out

@@ -323,8 +323,7 @@ def simulate(
                 mark_states(watch, optimizers)
         watch.check_device()
         peak_place, _ = find_peak(watch.lives, attrgetter("block_size"), first_place)
-        if watch.refused:
-            raise watch.refused
+        watch.raise_refused()
         kinds, holders = summarize(watch.lives, peak_place)
         return Simulation(
             device=device,

@@ -30,7 +30,7 @@ from framebench.devices.simulation import (
     torch_shapes,
 )
 from framebench.devices.simulation.allocator import DEFAULT_STREAM, Allocator
-from framebench.devices.simulation.blocks import Block, OutOfMemory
+from framebench.devices.simulation.blocks import Block, OutOfMemory, Settings, Stats
 from framebench.devices.simulation.conditions import find_answer
 from framebench.devices.simulation.torch_choices import UnknownChoice
 from framebench.devices.simulation.torch_device import is_on_gpu
@@ -97,6 +97,19 @@ class StepOnHost(ValueError):
         )
 
 
+class GpuOutOfMemory(OutOfMemory, torch.OutOfMemoryError):
+    """The error by which a program learns that the GPU has no memory, so that it may take less."""
+
+
+@dataclass
+class Refused:
+    """A request of a backward pass for which the GPU had no memory, and what was before it."""
+
+    error: GpuOutOfMemory
+    settings: Settings
+    stats: Stats
+
+
 class Watch(TorchDispatchMode):
     """Give each storage on the device a block, and take the temporaries of each operator.
 
@@ -151,7 +164,7 @@ class Watch(TorchDispatchMode):
         self.host_line: str | None = None  # of the program, by which one was on the host
         self.truths_read: Counter[str] = Counter()  # by line of the program
         self.has_ended = False  # whether the simulation is over, and with it the trace
-        self.refused: OutOfMemory | None = None  # the first request for which the GPU had no memory
+        self.refused: Refused | None = None  # the first such request of a backward pass
         # a sum of two gradients that has no block yet, and the first one's storage
         self.pending_sum: tuple[torch.UntypedStorage, Life] | None = None
 
@@ -284,14 +297,20 @@ class Watch(TorchDispatchMode):
     def track_requests(self, operator: str, requests: Iterable[Tensor | int | None]) -> None:
         """Track results, and bytes that a kernel takes (positive) or gives back (negative)."""
         lives_by_size: defaultdict[int, list[Life]] = defaultdict(list)
-        for request in requests:
-            if isinstance(request, Tensor):
-                if is_on_gpu(request):
-                    self.add_storage(request.untyped_storage(), operator, describe_shape(request))
-            elif request and request > 0:
-                lives_by_size[request].append(self.take(request, operator, "temporaries"))
-            elif request:
-                self.give_back(lives_by_size[-request].pop())
+        try:
+            for request in requests:
+                if isinstance(request, Tensor):
+                    if is_on_gpu(request):
+                        shape = describe_shape(request)
+                        self.add_storage(request.untyped_storage(), operator, shape)
+                elif request and request > 0:
+                    lives_by_size[request].append(self.take(request, operator, "temporaries"))
+                elif request:
+                    self.give_back(lives_by_size[-request].pop())
+        finally:
+            for lives in lives_by_size.values():  # some are left if the GPU had no memory for all
+                for life in lives:
+                    self.give_back(life)
 
     def take_workspace(self, library: str, size: int) -> None:
         """Take the workspace of a library's handle, the first time that this thread uses it.
@@ -376,7 +395,7 @@ class Watch(TorchDispatchMode):
             operator=operator,
             phase=phase,
             block=block,
-            block_size=block.size,
+            block_size=0 if self.refused else block.size,  # no GPU has so much
             born=born,
             kind=kind,
             line=line,
@@ -386,17 +405,37 @@ class Watch(TorchDispatchMode):
         return life
 
     def malloc(self, size: int) -> Block:
-        """Return a block of so many bytes.
+        """Return a block of so many bytes. Raises GpuOutOfMemory.
 
-        If the GPU has no memory for it, `refused` gets the error, and the allocator goes on without
-        a limit: an error that is raised in autograd's own threads would end the process.
+        An error that is raised in autograd's own threads would end the process. There the allocator
+        goes on without a limit, and `raise_refused` raises it once the backward pass has ended.
         """
         try:
             return self.allocator.malloc(size)
         except OutOfMemory as error:
-            self.refused = self.refused or error
+            if threading.get_ident() == self.main_thread:
+                raise GpuOutOfMemory(error.requested, self.allocator.stats) from None
+            self.refused = Refused(
+                GpuOutOfMemory(error.requested, self.allocator.stats),
+                self.allocator.settings,
+                replace(self.allocator.stats),
+            )
             self.allocator.settings = replace(self.allocator.settings, limit=None)
             return self.allocator.malloc(size)
+
+    def raise_refused(self) -> None:
+        """Raise the error of a backward pass that has ended, if the GPU had no memory for it.
+
+        What it took from then on counts for no peak: on a GPU it would have ended there.
+        """
+        if self.refused is None or threading.get_ident() != self.main_thread:
+            return
+        refused = self.refused
+        self.refused = None
+        self.allocator.settings = refused.settings
+        self.allocator.empty_cache()
+        self.allocator.stats.restore_peaks(refused.stats)
+        raise refused.error
 
     def resize(self, storage: torch.UntypedStorage) -> None:
         """Follow a storage that was resized, as FSDP empties and refills gathered weights."""

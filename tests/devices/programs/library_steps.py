@@ -211,6 +211,45 @@ def make_recorded_step(device):
     return lambda: (batch * 2).record_stream(torch.cuda.current_stream())
 
 
+def halve_batches():
+    """Return the batches that a program tries until one fits 64 MiB, and where each was too large.
+
+    An activation of 8,192 rows takes 32 MiB.
+    """
+    attempts = []
+
+    def make_step(device):
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh()).to(device)
+
+        def try_rows(rows):
+            attempts.append([rows, "forward"])
+            loss = model(torch.randn(rows, WIDTH, device=device)).sum()
+            attempts[-1][1] = "backward"
+            loss.backward()
+            attempts[-1][1] = "none"
+
+        def step():
+            for rows in (8192, 2560, 1024):
+                model.zero_grad()
+                try:
+                    try_rows(rows)
+                    break
+                except RuntimeError as error:  # as accelerate recognizes it
+                    if "CUDA out of memory." not in error.args[0]:
+                        raise
+                torch.cuda.empty_cache()
+
+        return step
+
+    simulation = simulate(make_step, "a100-40gb", limit=64 << 20)
+    return {
+        "attempts": attempts,
+        "reserved": simulation.reserved,
+        "allocated": simulation.allocated,
+        "kinds": simulation.kinds,
+    }
+
+
 def make_recurrent_step(device):
     """Two layers of LSTM, which a GPU runs in cuDNN."""
     model = nn.LSTM(64, 64, num_layers=2, batch_first=True).to(device)
@@ -362,6 +401,7 @@ print(
             "named cuda": describe(make_cuda_step),
             "expandable": describe(make_linear_step, expandable_segments=True),
             "too large": describe(make_linear_step, limit=4 << 20),
+            "halved": halve_batches(),
             "converted": describe(make_converted_step),
             "frozen": describe(make_frozen_step),
             "scaled": describe(make_scaled_step),
