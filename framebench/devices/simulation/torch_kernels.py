@@ -51,6 +51,8 @@ MATMULS = {
     "_scaled_mm",
     "gemm_4bit",
 }
+# its results are contiguous on a GPU, whatever its input is (ATen/native/group_norm.cpp)
+CONTIGUOUS = ("native_group_norm",)
 FLOAT = 4  # bytes
 Args = tuple[Any, ...]  # of an operator
 Results = list[Tensor | None]
@@ -278,8 +280,8 @@ def gemm_4bit(results: Results, args: Args, _: Gpu) -> Requests:
 def copy_two_inputs(args: Args, _: Gpu) -> Iterator[int]:
     """Return the requests of contiguous copies of the first two inputs.
 
-    See layer_norm_kernel.cu, and `host_softmax` and `host_softmax_backward` in
-    ATen/native/cuda/SoftMax.cu.
+    See layer_norm_kernel.cu, `host_softmax` and `host_softmax_backward` in SoftMax.cu, and
+    NLLLoss2d.cu, all in ATen/native/cuda; and ATen/native/group_norm.cpp.
     """
     copies = []
     for arg in args[:2]:
@@ -324,7 +326,10 @@ TEMPORARIES: dict[str, Callable[[Args, Gpu], Iterable[int]]] = {
     "_scaled_dot_product_efficient_attention_backward": efficient_backward,
     "_scaled_dot_product_cudnn_attention_backward": cudnn_backward,
     "_ctc_loss_backward": ctc_backward,
+    "native_layer_norm": copy_two_inputs,
     "native_layer_norm_backward": copy_two_inputs,
+    "native_group_norm": copy_two_inputs,
+    "nll_loss2d_forward": copy_two_inputs,
     "_fused_rms_norm": copy_two_inputs,
     "_fused_rms_norm_backward": copy_two_inputs,
     "_softmax": copy_two_inputs,

@@ -103,8 +103,11 @@ def embedding_backward(
     """
     gradient, indices, num_weights, padding = args[:4]
     count = indices.numel()
+    copies = [] if gradient.is_contiguous() else [gradient.nbytes]
+    yield from copies
     if count <= UNSORTED_INDICES and padding < 0:
         yield from results
+        yield from (-size for size in copies)
         return
     keys = count * indices.element_size()
     partial_sums = count // ROWS_OF_PARTIAL_SUM + min(count, num_weights)
@@ -115,3 +118,4 @@ def embedding_backward(
     yield from after
     yield from (-size for size in reversed(after))
     yield from (-keys, -keys)
+    yield from (-size for size in copies)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch._prims import rng_prims
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from framebench.adapters.torch import fake_modules
 from framebench.adapters.torch.fake_numbers import follow_numbers, is_drawing, read_number
@@ -204,11 +204,14 @@ class Watch(TorchDispatchMode):
             out = torch_shapes.run_on_host(func, args, kwargs)
         if func is aten._efficientzerotensor.default:
             out.untyped_storage().resize_(0)  # on a GPU it has no memory either
+        operator = func._schema.name.partition("::")[2]
+        if operator in torch_kernels.CONTIGUOUS:
+            out = tree_map_only(Tensor, Tensor.contiguous, out)
         follow_numbers(func, args, kwargs, out)
         in_backward = threading.get_ident() != self.main_thread
         if func is aten.add.Tensor and in_backward and self.defer_sum(args[0], args[1], out):
             return out
-        self.track_operator(func._schema.name.partition("::")[2], args, out)
+        self.track_operator(operator, args, out)
         return out
 
     def run_choice(self, func: Any, args: Any, kwargs: Any, error: Exception) -> Any:

@@ -58,9 +58,9 @@ def test_simulated_requests_equal_those_of_a_gpu(simulated, history):
     assert ours == list_large(history.events, has_convolutions)
 
 
-def test_a_softmax_copies_a_permuted_gradient(environment):
-    """Channels last, as the labels of U-Net 3D are: the product of gradient and probabilities is
-    made contiguous.
-    """
-    counted = run_inside(environment["torch"], PROGRAM.with_name("softmax.py"))
-    assert counted["permuted"] == counted["contiguous"] + 1
+def test_operators_copy_what_is_not_contiguous(environment):
+    """Norms copy their input; backward passes of softmax and embeddings copy their gradient."""
+    counted = run_inside(environment["torch"], PROGRAM.with_name("copies.py"))
+    assert len(counted) == 4
+    for contiguous, permuted in counted.values():
+        assert permuted == contiguous + 1
