@@ -23,20 +23,21 @@ from framebench.devices.simulation.torch_device import (
     register_backend,
     replace_attributes,
 )
+from framebench.devices.simulation.torch_watch import Watch
 
 
 @contextmanager
-def join_as_rank(rank: int, ranks: int) -> Iterator[None]:
-    """Make this process one of several ranks in this context. Raises RanksUnavailable.
+def join_as_rank(rank: int, watch: Watch) -> Iterator[None]:
+    """Make this process one of the ranks of a simulation in this context. Raises RanksUnavailable.
 
     A program may join the group itself, as it does on real GPUs, and make meshes of devices.
     """
     import torch.distributed._tools.fake_collectives  # noqa: F401 (shapes of collectives)
 
     register_backend()
-    private.join_fake_group(rank, ranks, backend=f"cpu:fake,{NAME}:fake")
+    private.join_fake_group(rank, watch.ranks, backend=f"cpu:fake,{NAME}:fake")
     private.share_empty_chunks()
-    init_replica = make_replica_init(DistributedDataParallel.__init__)
+    init_replica = make_replica_init(DistributedDataParallel.__init__, watch)
     propagate = disable_modes(ShardingPropagator._propagate_tensor_meta_non_cached)
     replacements: list[Replacement] = [
         (dist, "init_process_group", skip_init_process_group),
@@ -55,11 +56,17 @@ def skip_init_process_group(*_: Any, **__: Any) -> None:
     """Do nothing in the place of `init_process_group`: the process is in a group already."""
 
 
-def make_replica_init(init: Callable[..., None]) -> Callable[..., None]:
-    """Return an `__init__` by which a replica on fake tensors asks no other rank."""
+def make_replica_init(init: Callable[..., None], watch: Watch) -> Callable[..., None]:
+    """Return an `__init__` by which a replica on fake tensors asks no other rank.
+
+    What it makes are buckets, which count as gradients.
+    """
 
     def init_alone(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+        made_before = len(watch.lives)
         init(self, *args, **{**kwargs, "init_sync": False})
+        for bucket in watch.lives[made_before:]:
+            bucket.kind = "gradients"
         private.reduce_at_once(self)
 
     return init_alone

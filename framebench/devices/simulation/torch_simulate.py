@@ -299,7 +299,7 @@ def simulate(
             # imported here, since one GPU has no use for it
             from framebench.devices.simulation.torch_ranks import join_as_rank
 
-            stack.enter_context(join_as_rank(rank, ranks))
+            stack.enter_context(join_as_rank(rank, watch))
         where = stack.enter_context(simulated_gpu(watch))
         with follow_phases(watch):
             step = make_step(where)

@@ -62,6 +62,8 @@ def test_a_replica_has_buckets_next_to_whole_weights(simulated):
     assert replicated["kinds"]["weights"] == WEIGHTS
     more = replicated["between_steps"] - plain["between_steps"]
     assert more == pytest.approx(WEIGHTS, rel=0.05)
+    assert replicated["kinds"]["gradients"] == plain["kinds"]["gradients"] + WEIGHTS
+    assert replicated["kinds"]["inputs"] == plain["kinds"]["inputs"]
 
 
 @pytest.mark.slow
