@@ -93,18 +93,18 @@ def claims(
         if results == provenance.PUBLISHED:  # into an installed package nothing is written
             results = provenance.ROOT / "results"
         failed = measure_missing(chosen, size, blocks, Options(time_limit_s=time_limit), results)
-    folder = Results(results)  # read after measuring
-    if run and machine is None and shows_this_machine(folder):
-        entries = ledger.make_ledger(folder, provenance.read_machine_name(), size, queries)
+    recorded = Results(results)  # read after measuring
+    if run and machine is None and shows_this_machine(recorded):
+        entries = ledger.make_ledger(recorded, provenance.read_machine_name(), size, queries)
     else:
         entries = []
-        merged = None if machine else ledger.merge_ledgers(folder, size, queries)
+        merged = None if machine else ledger.merge_ledgers(recorded, size, queries)
         if merged:
-            say(merged.whose)
+            say(merged.machines)
             entries = merged.entries
     if not entries:
-        published = find_machine(folder, machine, folder.has_more_than_trials)
-        entries = ledger.make_ledger(folder, published, size, queries)
+        chosen_machine = find_machine(recorded, machine, recorded.has_more_than_trials)
+        entries = ledger.make_ledger(recorded, chosen_machine, size, queries)
     if as_json:
         echo(json.dumps([ledger.as_json(entry) for entry in entries], indent=1))
     else:
@@ -112,24 +112,24 @@ def claims(
     end_command(succeeded=not failed)
 
 
-def shows_this_machine(folder: Results) -> bool:
+def shows_this_machine(recorded: Results) -> bool:
     """Return whether the ledger after `--run` is this machine's.
 
-    It is another machine's where nothing could be measured here, and another has measured.
+    It is another machine's if only that one has measured anything.
     """
     from framebench.claims.measure import find_file
 
     here = provenance.read_machine_name()
     # programs leave no records, but a file of their own
-    has_measured = here in folder.machines or find_file(folder.root, here).exists()
-    return has_measured or not folder.machines
+    has_measured = here in recorded.machines or find_file(recorded.root, here).exists()
+    return has_measured or not recorded.machines
 
 
 def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, ...]:
     """Return the claims that the queries name; all without a query.
 
-    An unknown size or claim ends the command, with a suggested one that has these options. Printed
-    are other commands that answer, and words that no claim has.
+    Prints other commands that answer a query, and the words that no claim has. An unknown size or
+    claim ends the command; the command that its message suggests ends with `options`.
     """
     from framebench.claims.registry import REGISTRY, UnknownClaim
 
@@ -190,7 +190,7 @@ def print_entries(
             make_detail(entry, device, options).terminal(out)
         else:
             make_answer(entry, device, options, choices).terminal(out)
-    others = [entry for entry in entries if entry not in answers]
-    for machine_entries in group_by(others, lambda entry: entry.machine).values():
-        for part in split_by_source(machine_entries):
-            make_list(part, f"{choices}{options}").terminal(out)
+    listed = [entry for entry in entries if entry not in answers]
+    for machine_entries in group_by(listed, lambda entry: entry.machine).values():
+        for source_entries in split_by_source(machine_entries):
+            make_list(source_entries, f"{choices}{options}").terminal(out)

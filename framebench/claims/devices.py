@@ -24,7 +24,7 @@ def find_device(text: str) -> str:
     Raises UnknownDevice, with the names that there are.
     """
     name = text.lower()
-    if name == CPU or any(one.startswith(name) for one in BY_NAME):
+    if name == CPU or any(device.startswith(name) for device in BY_NAME):
         return name
     raise UnknownDevice(f"no device {text!r}; devices: {CPU}, {', '.join(BY_NAME)}")
 
@@ -37,17 +37,12 @@ def describe_for_device(entry: Entry, device: str) -> str:
     """
     if entry.verdict in ON_EVERY_DEVICE:
         return f"On every device: {entry.judged}."
-    used = []
-    for line in entry.lines:
-        is_used = line.decides or line.set_aside
-        if is_used and line.verdict != UNMET and line.value is not None:
-            used.append(line)
     # measurements on a GPU come first, then plans, then measurements on a CPU
-    used.sort(key=lambda line: (line.device == CPU, line.planned))
-    groups = list(group_by(used, name_origin).values())
-    for lines in groups:
-        if is_of_device(lines[0], device):
-            return describe_verdict_of_origin(lines)
+    lines = sorted(select_usable(entry), key=lambda line: (line.device == CPU, line.planned))
+    groups = list(group_by(lines, describe_source).values())
+    for group in groups:
+        if is_of_device(group[0], device):
+            return describe_verdict_of_source(group)
     if not groups:
         reason = entry.judged if entry.verdict in (UNMET, NOT_MEASURED) else "no measurement"
         return f"On {device}: not known: {reason}."
@@ -56,13 +51,30 @@ def describe_for_device(entry: Entry, device: str) -> str:
             f"On {device}: {entry.judged}; {entry.numbers} (not measured there; it should hold "
             f"on every device: {entry.why})."
         )
-    return f"On {device}: not known. {' '.join(map(describe_verdict_of_origin, groups))}"
+    return f"On {device}: not known. {' '.join(map(describe_verdict_of_source, groups))}"
+
+
+def select_usable(entry: Entry) -> list[Line]:
+    """Return the lines of a claim with a number that decides it, at least for some device."""
+    usable = []
+    for line in entry.lines:
+        may_decide = line.decides or line.set_aside
+        if may_decide and line.verdict != UNMET and line.value is not None:
+            usable.append(line)
+    return usable
+
+
+def has_gpu_verdict(entry: Entry, device: str) -> bool:
+    """Return whether a claim's verdict for a GPU rests on numbers of that GPU."""
+    if device == CPU or entry.verdict in ON_EVERY_DEVICE:
+        return False
+    return any(is_of_device(line, device) for line in select_usable(entry))
 
 
 def let_device_decide(lines: Sequence[Line], device: str) -> list[Line]:
-    """Return the lines as they decide for a device, or as they are if it has none of them.
+    """Return the lines so that only those of a device decide; unchanged if it has none of them.
 
-    `describe_for_device` sums up the same lines.
+    `describe_for_device` summarizes the same lines.
     """
     candidates = [line for line in lines if line.decides or line.set_aside]
     if not any(is_of_device(line, device) for line in candidates):
@@ -70,14 +82,14 @@ def let_device_decide(lines: Sequence[Line], device: str) -> list[Line]:
     for_device = []
     for line in lines:
         if line.decides or line.set_aside:
-            is_own = is_of_device(line, device)
-            for_device.append(replace(line, decides=is_own, set_aside=not is_own))
+            decides = is_of_device(line, device)
+            for_device.append(replace(line, decides=decides, set_aside=not decides))
         else:
             for_device.append(line)
     return for_device
 
 
-def name_origin(line: Line) -> str:
+def describe_source(line: Line) -> str:
     """Return `Measured on nvidia-h200`, `Planned for h100-80gb` or `On a CPU`."""
     if line.planned:
         return f"Planned for {GPU}"
@@ -96,14 +108,14 @@ def is_of_device(line: Line, device: str) -> bool:
     return any(word.startswith(chip) for word in measured_on.lower().split("-"))
 
 
-def describe_verdict_of_origin(lines: Sequence[Line]) -> str:
-    """Return a sentence with the verdict and the numbers of the lines of one origin.
+def describe_verdict_of_source(lines: Sequence[Line]) -> str:
+    """Return a sentence with the verdict and the numbers of the lines of one source.
 
     An example is `Measured on nvidia-h200: confirmed, -38.9 % (-40.1 to -37.6).` Verdicts that
     disagree follow in brackets, as in `mixed (confirmed and opposite)`.
     """
     verdict = summarize([line.verdict for line in lines])
-    text = f"{name_origin(lines[0])}: {verdict}"
+    text = f"{describe_source(lines[0])}: {verdict}"
     if verdict in DISAGREE:
         verdicts = drop_duplicates(line.verdict for line in lines)
         text += f" ({' and '.join(verdicts)})"

@@ -76,24 +76,25 @@ class Entry:
     @property
     def measured(self) -> str:
         """Return what was measured, with its interval, or `-` if nothing behind the verdict was."""
-        return wording.sum_up(self.verdict, self.list_alike(planned=False))
+        return wording.summarize_numbers(self.verdict, self.list_summarized(planned=False))
 
     @property
     def planned(self) -> str:
         """Return what was planned, with its error, or `-` if nothing behind the verdict was."""
-        return wording.sum_up(self.verdict, self.list_alike(planned=True))
+        return wording.summarize_numbers(self.verdict, self.list_summarized(planned=True))
 
     @property
     def numbers(self) -> str:
         """Return both in words: `measured: -60.8 %; planned: -72.2 % (-78.0 to -65.2)`."""
         texts = {"measured": self.measured, "planned": self.planned}
-        found = [f"{origin}: {text}" for origin, text in texts.items() if text != "-"]
-        return "; ".join(found) or "measured: -"
+        present = [f"{origin}: {text}" for origin, text in texts.items() if text != "-"]
+        return "; ".join(present) or "measured: -"
 
-    def list_alike(self, planned: bool) -> list[Line]:
+    def list_summarized(self, planned: bool) -> list[Line]:
         """Return the planned lines whose numbers are behind the verdict, or the measured ones."""
-        alike = wording.select_alike(self.verdict, wording.with_numbers(self.lines))
-        return [line for line in alike if line.planned == planned]
+        numbered = wording.select_numbered(self.lines)
+        summarized = wording.select_summarized(self.verdict, numbered)
+        return [line for line in summarized if line.planned == planned]
 
 
 def make_ledger(
@@ -126,10 +127,10 @@ def make_ledger(
 
 
 class MergedLedger(NamedTuple):
-    """The claims as two machines have measured them, and a sentence that says whose they are."""
+    """The claims as two machines have measured them, and a sentence that names the machines."""
 
     entries: list[Entry]
-    whose: str
+    machines: str
 
 
 def merge_ledgers(
@@ -137,9 +138,9 @@ def merge_ledgers(
 ) -> MergedLedger | None:
     """Return each claim as the first machine has measured it, or else as another machine has.
 
-    The first is this machine, or else one with this processor, that has more than trials. The other
-    is the first of the rest, which has most records. Claims are in the order of `make_ledger`.
-    Returns None unless both have results. Raises UnknownClaim.
+    The first is this machine, or else one with this processor, if it has records other than those
+    of trials. The other is the one with most records among all others. Claims are in the order of
+    `make_ledger`. Returns None unless both machines have results. Raises UnknownClaim.
     """
     processor = provenance.describe_hardware()["cpu"]
     preferred = []
@@ -152,23 +153,20 @@ def merge_ledgers(
     others = [name for name in results.machines if name != first]
     shared = SharedResults(results.root)
     queries = list(ids)
-    own = make_ledger(results, first, size, queries, shared)
-    published = make_ledger(results, others[0], size, queries, shared)
+    first_entries = make_ledger(results, first, size, queries, shared)
+    other_entries = make_ledger(results, others[0], size, queries, shared)
     entries = []
-    for mine, theirs in zip(own, published, strict=True):
-        entries.append(mine if is_measured(mine) else theirs)
-    measured = sum(map(is_measured, own))
-    rest = ""
-    if measured < len(entries):
-        rest = (
-            f", has measured {measured} of {format_count(len(entries), 'claim')}; what it has not "
-            f"measured comes from {others[0]}"
+    for first_entry, other_entry in zip(first_entries, other_entries, strict=True):
+        entries.append(first_entry if is_measured(first_entry) else other_entry)
+    measured_count = sum(map(is_measured, first_entries))
+    machines = f"machine {first}, {results.explain_choice(first, processor)}"
+    if measured_count < len(entries):
+        machines += (
+            f", has measured {measured_count} of {format_count(len(entries), 'claim')}; what it "
+            f"has not measured comes from {others[0]}"
         )
-    whose = (
-        f"machine {first}, {results.explain_choice(first, processor)}{rest} (--machine NAME takes "
-        f"one alone: {', '.join(others)})"
-    )
-    return MergedLedger(entries, whose)
+    machines += f" (--machine NAME takes one alone: {', '.join(others)})"
+    return MergedLedger(entries, machines)
 
 
 def has_gpu(results: Results, machine: str) -> bool:
@@ -189,9 +187,9 @@ def make_entry(
             own_lines.append(make_line(claim, measurement, machine, size))
     lines = let_gpus_decide(add_gpu_lines(claim, own_lines, gpus, machine.machine))
     verdict = judge_claim(claim, machine, lines)
-    numbers = wording.with_numbers(lines)
-    alike = wording.select_alike(verdict, numbers)
-    value, low, high = wording.span([line for line in alike if not line.planned])
+    numbered = wording.select_numbered(lines)
+    summarized = wording.select_summarized(verdict, numbered)
+    value, low, high = wording.compute_span([line for line in summarized if not line.planned])
     files = [file for line in lines for file in line.records]
     names_machine = ""
     if claim.absent:
@@ -210,7 +208,7 @@ def make_entry(
         value=value,
         low=low,
         high=high,
-        form=numbers[0].form if numbers else "",
+        form=numbered[0].form if numbered else "",
         recommendation=wording.choose_advice(claim, lines),
         transfers_to_gpu=claim.transfers_to_gpu,
         why=claim.why,
@@ -251,8 +249,8 @@ def suggest_command(
 ) -> str:
     """Return the command that measures what a claim lacks on this machine, into this folder.
 
-    The command is empty if nothing is missing, if all that is missing was tried in vain, or if the
-    suite cannot test the claim.
+    It is "" if nothing is missing, if all that is missing was tried and failed, or if the suite
+    cannot test the claim.
     """
     if claim.needs.lacking:
         return ""
@@ -272,8 +270,8 @@ def is_measured(entry: Entry) -> bool:
     with a precondition, has a verdict without any.
     """
     own_files = (f"records/{entry.machine}/", f"claims/{entry.machine}.jsonl")
-    has_own = any(place.startswith(own_files) for place in entry.records)
-    return has_own and entry.verdict != NOT_MEASURED
+    has_own_file = any(file.startswith(own_files) for file in entry.records)
+    return has_own_file and entry.verdict != NOT_MEASURED
 
 
 def list_names(claims: Iterable[Claim]) -> tuple[str, ...]:
@@ -290,9 +288,12 @@ def as_json(entry: Entry) -> dict[str, Any]:
     `measured`, `low` and `high` are numbers of what was measured; `lines` has each comparison, and
     whether it was measured or planned.
     """
-    fields = asdict(entry)
-    texts = {"measured": entry.value, "text": entry.numbers, "remark": entry.remark}
     lines = []
     for line in entry.lines:
         lines.append(asdict(line) | {"measured": line.value, "text": line.measured})
-    return fields | texts | {"lines": lines}
+    return asdict(entry) | {
+        "measured": entry.value,
+        "text": entry.numbers,
+        "remark": entry.remark,
+        "lines": lines,
+    }

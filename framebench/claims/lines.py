@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from framebench.claims.claim import Claim, Measurement
 from framebench.claims.measures import (
+    CaseMeasure,
     DoesNotRun,
     Measure,
-    OfCases,
-    OfProgram,
+    ProgramMeasure,
     choose_peak,
 )
 from framebench.claims.numbers import format_effect
@@ -169,9 +169,9 @@ def add_number(
     line = replace(line, records=tuple(measure.list_files(machine, size)))
     try:
         check_usable(line, measure, machine)
-        judged = choose_peak(measure, line.device)
-        effect = judged.compute_effect(machine, size)
-        if judged is not measure:
+        judged_measure = choose_peak(measure, line.device)
+        effect = judged_measure.compute_effect(machine, size)
+        if judged_measure is not measure:  # a GPU's peak is judged by its reserved bytes
             allocated = format_effect(*measure.compute_effect(machine, size), measure.form)
             line = replace(line, also=f"reserved; allocated: {allocated}")
         elif line.device == "cpu":
@@ -182,10 +182,10 @@ def add_number(
         return replace(line, verdict=DOES_NOT_RUN, remark=f"{line.name}: {error}")
     except NoNumber as error:
         return replace(line, remark=str(error))
-    return with_effect(line, effect, target)
+    return add_effect(line, effect, target)
 
 
-def with_effect(line: Line, effect: Effect, target: Target) -> Line:
+def add_effect(line: Line, effect: Effect, target: Target) -> Line:
     """Return a line with its number and verdict."""
     line = replace(
         line,
@@ -205,15 +205,15 @@ def check_usable(line: Line, measure: Measure, machine: MachineResults) -> None:
     A count from the evidence of an effect needs no confirmed effect: a count that refutes the
     effect would otherwise never be shown.
     """
-    is_of_proof = isinstance(measure, OfCases) and measure.quantity.of_proof
+    is_evidence = isinstance(measure, CaseMeasure) and measure.quantity.is_evidence
     for case_id in line.cases:
         case = Case.from_id(case_id)
-        # a right step would need other memory than one that is wrong wherever it ran
+        # if the step were right, it would need other memory
         if line.planned and machine.is_wrong_everywhere(case):
             raise NoNumber(
                 f"wrong wherever this step ran, so that a plan decides nothing: {case_id}"
             )
-        if not line.planned and not is_of_proof and not machine.is_proven(case):
+        if not line.planned and not is_evidence and not machine.is_proven(case):
             raise NoNumber(f"the strategy's effect is not confirmed in {case_id}")
 
 
@@ -222,32 +222,32 @@ def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Con
     if measure.is_planned:
         return Conditions(FULL_SIZE, "gpu")
     cases = measure.list_cases(size)
-    origins = []
+    provenances = []
     for case in cases:
-        origins += [record.provenance for record in machine.get_records(case)]
-    probed = machine.get_probe(measure.probe) if isinstance(measure, OfProgram) else None
+        provenances += [record.provenance for record in machine.get_records(case)]
+    probed = machine.get_probe(measure.probe) if isinstance(measure, ProgramMeasure) else None
     if probed:
-        origins.append(probed.provenance)
-    is_on_gpu = any(get_device(origin) == "gpu" for origin in origins)
-    if not origins and not machine.is_cpu_only:  # not measured yet: the GPU would measure it
+        provenances.append(probed.provenance)
+    is_on_gpu = any(get_device(provenance) == "gpu" for provenance in provenances)
+    if not provenances and not machine.is_cpu_only:  # not measured yet: it would be on the GPU
         is_on_gpu = bool(cases)
     return Conditions(
         size=cases[0].size if cases else "",
         device="gpu" if is_on_gpu else "cpu",
-        cpu_flags=find_cpu_flags(origins),
+        cpu_flags=find_cpu_flags(provenances),
     )
 
 
-def find_cpu_flags(origins: Sequence[Provenance]) -> frozenset[str] | None:
+def find_cpu_flags(provenances: Sequence[Provenance]) -> frozenset[str] | None:
     """Return the instructions for bfloat16 that all processors have; others are not recorded.
 
-    Returns None if a record does not list them.
+    Returns None if there is no record, or if one does not list them.
     """
     flags = []
-    for origin in origins:
-        if "bfloat16" not in origin.hardware:
+    for provenance in provenances:
+        if "bfloat16" not in provenance.hardware:
             return None
-        flags.append(frozenset(origin.hardware["bfloat16"]))
+        flags.append(frozenset(provenance.hardware["bfloat16"]))
     if not flags:
         return None
     return frozenset.intersection(*flags)
@@ -263,16 +263,16 @@ def let_gpus_decide(lines: Sequence[Line]) -> list[Line]:
         return list(lines)
     changed = []
     for line in lines:
-        if line.decides and (line.device == "cpu" or is_left_to_cpus(line)):
+        if line.decides and (line.device == "cpu" or is_missing_at_default_size(line)):
             line = replace(line, decides=False, set_aside=True)
         changed.append(line)
     return changed
 
 
-def is_left_to_cpus(line: Line) -> bool:
-    """Return whether a line compares small cases, which a machine with a GPU has not measured."""
-    is_small = any(case.endswith(f"/{DEFAULT_SIZE}") for case in line.cases)
-    return is_small and not line.planned and line.value is None
+def is_missing_at_default_size(line: Line) -> bool:
+    """Return whether a line has no number and compares cases at the size that CPUs measure."""
+    is_default_size = any(case.endswith(f"/{DEFAULT_SIZE}") for case in line.cases)
+    return is_default_size and not line.planned and line.value is None
 
 
 def add_gpu_lines(
@@ -295,16 +295,16 @@ def add_gpu_lines(
                     line = replace(line, name=name, id=f"{claim.name}/{name}")
                     line = replace(line, other_machine=gpu.machine)
                 measured.append(line)
-    # a prediction is worth less than what it predicts
-    replaced = {list_compared(line) for line in measured if line.decides}
-    own = []
+    # a measurement is worth more than its prediction
+    measured_comparisons = {get_comparison(line) for line in measured if line.decides}
+    own_lines = []
     for line in lines:
-        if line.planned and list_compared(line) in replaced:
+        if line.planned and get_comparison(line) in measured_comparisons:
             line = replace(line, decides=False)
-        own.append(line)
-    return own + measured
+        own_lines.append(line)
+    return own_lines + measured
 
 
-def list_compared(line: Line) -> tuple[str, ...]:
+def get_comparison(line: Line) -> tuple[str, ...]:
     """Return the metric, and the compared cases without their batch and size."""
     return line.metric, *(case.rsplit("/", 2)[0] for case in line.cases)

@@ -29,6 +29,7 @@ LISTINGS = ROOT / "examples" / "articles"
 REPORTS = ROOT / "examples" / "reports"
 ROUNDS = 5  # fresh processes that run a report's program
 TIME_LIMIT_S = 600.0
+MOST_CHARACTERS = 200  # of an error that is recorded
 
 
 def find_file(results: Path, machine: str) -> Path:
@@ -49,24 +50,24 @@ def find_framework(probe: str) -> str:
 def run_program(
     environment: Environment, program: Path, *arguments: str
 ) -> tuple[dict[str, float], str]:
-    """Run a program on one thread; return the numbers of its last line, and its error.
+    """Run a program on one thread; return the numbers of its last line, and its error or "".
 
-    The error is empty if there are numbers. Raises RuntimeError if the program does not end in
-    TIME_LIMIT_S, when it is killed with all that it has started, and if it ends without both, such
-    as by the kernel where memory runs out: that tells nothing of what it does. Raises OSError if it
-    failed because a disk is full.
+    Raises RuntimeError if the program does not end within TIME_LIMIT_S, after killing it with all
+    that it has started. Raises RuntimeError also if it ends with neither numbers nor an error of
+    its own, for instance killed by the kernel because memory ran out. Raises OSError if it failed
+    because a disk is full.
     """
-    variables = {
+    env_vars = {
         **os.environ,
         **environment.list_variables(),
         **MALLOC_ENV,
         "PYTHONPATH": import_path(None),
         "OMP_NUM_THREADS": "1",
     }
-    variables.pop("log_silent", None)  # with it Jittor's own errors do not end the program
+    env_vars.pop("log_silent", None)  # with it Jittor's own errors do not end the program
     command = [str(environment.python), "-P", str(program), *arguments]
     try:
-        ended = children.run_program(command, variables, TIME_LIMIT_S)
+        ended = children.run_program(command, env_vars, TIME_LIMIT_S)
     except TimeoutError:
         raise RuntimeError(f"{program.name} did not finish within {TIME_LIMIT_S:g} s") from None
     numbers = read_numbers(ended.stdout)
@@ -94,12 +95,15 @@ def read_numbers(printed: str) -> dict[str, float]:
 def find_error(errors: str) -> str:
     """Return the line of a traceback that names the exception.
 
-    Colours, times and places of this machine are left out.
+    Colours, times and folders of this machine are left out.
     """
     lines = re.sub(r"\x1b\[[\d;]*m", "", errors).splitlines()
-    named = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
-    last = named[-1] if named else "ended with an error that has no name"
-    return re.sub(r"/\S+/|\[[a-z] \d{4} [^]]*\] *", "", last).strip()[:200]
+    exception_lines = [line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)]
+    message = "ended with an error that has no name"
+    if exception_lines:
+        message = exception_lines[-1]
+    # folders, and the times that Jittor's log begins with: `[e 1130 22:34:27.123456 ...]`
+    return re.sub(r"/\S+/|\[[a-z] \d{4} [^]]*\] *", "", message).strip()[:MOST_CHARACTERS]
 
 
 def look_up_names(names: Sequence[str], environment: Environment) -> dict[str, bool]:
@@ -114,14 +118,14 @@ def try_report(environment: Environment, number: str) -> dict[str, list[float]]:
     Raises RuntimeError if the program ends with an error.
     """
     program = REPORTS / f"{environment.framework}_reports.py"
-    found: dict[str, list[float]] = {}
+    values_by_name: dict[str, list[float]] = {}
     for _ in range(ROUNDS):
         numbers, error = run_program(environment, program, number)
         if error:
             raise RuntimeError(f"{program.name} {number}: {error}")
         for name, value in numbers.items():
-            found.setdefault(name, []).append(float(value))
-    return found
+            values_by_name.setdefault(name, []).append(float(value))
+    return values_by_name
 
 
 def run(
@@ -132,9 +136,9 @@ def run(
     results: Path,
     say: Callable[[str], None],
 ) -> None:
-    """Carry out one program and save its result, as one of the session of this id.
+    """Run the program of one probe and save its result, as one of the session of this id.
 
-    Raises SetupError, RuntimeError, OSError.
+    `names` are looked up by the probe NAMES_PROBE. Raises SetupError, RuntimeError, OSError.
     """
     framework = find_framework(probe)
     environment = environments.ensure(framework, say=say)

@@ -49,7 +49,7 @@ FORMS: dict[str, Form] = {
     "slope": "change",
     "bend": "share",
 }
-SWEPT = {"flattest": 2, "slope": 3, "bend": 3}  # the fewest batches that each needs
+FEWEST_BATCHES = {"flattest": 2, "slope": 3, "bend": 3}  # the fewest batches that each needs
 PLANNED_METRICS = {
     "peak": PEAK.name,
     "added": ADDED.name,
@@ -87,17 +87,15 @@ class Ref:
         if size not in workload.sizes:
             return None
         preset = workload.preset(size)
-        place = preset.batches.index(preset.base) + self.shift
-        if not 0 <= place < len(preset.batches):
+        index = preset.batches.index(preset.base) + self.shift
+        if not 0 <= index < len(preset.batches):
             return None
-        case = Case(*names, preset.batches[place], size, self.ranks)
-        if not is_declared(case):
-            return None
-        return case
+        case = Case(*names, preset.batches[index], size, self.ranks)
+        return case if is_declared(case) else None
 
 
 def read_ref(text: str, workload: str, framework: str) -> Ref:
-    """Return the cases that a text names in a workload and a framework.
+    """Return the case, of any size, that a text names in a workload and a framework.
 
     `train/fp32`; `train/fp32@-2`: two declared batches below the base; `train/ddp@x2`: over two
     ranks; `train/fp32@b16`: batch 16, of a plan; `unet3d/torch/train/fp32`: of that workload and
@@ -119,7 +117,7 @@ def read_ref(text: str, workload: str, framework: str) -> Ref:
     )
 
 
-def resolve(refs: Sequence[Ref], size: str) -> list[Case]:
+def find_cases(refs: Sequence[Ref], size: str) -> list[Case]:
     """Return the cases in this size, or none if it lacks one of them."""
     cases = []
     for ref in refs:
@@ -134,9 +132,11 @@ def describe_batches(cases: Sequence[Case]) -> str:
     """Return `b8/cpu`, or of several batches `b8, b16, b32/cpu`; over ranks `b4, b4x2/cpu`."""
     if not cases:
         return ""
-    ordered = sorted(cases, key=attrgetter("batch", "ranks"))
-    batches = drop_duplicates(case.id.split("/")[4] for case in ordered)
-    return f"{', '.join(batches)}/{cases[0].size}"
+    batches = []
+    for case in sorted(cases, key=attrgetter("batch", "ranks")):
+        *_, batch, _size = case.id.split("/")
+        batches.append(batch)
+    return f"{', '.join(drop_duplicates(batches))}/{cases[0].size}"
 
 
 class Measure:
@@ -182,7 +182,7 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class OfCases(Measure):
+class CaseMeasure(Measure):
     """A quantity of one case, of two (the base first), or of a sweep over batches."""
 
     kind: str  # of `FORMS`
@@ -195,18 +195,18 @@ class OfCases(Measure):
         return f"{self.kind.capitalize()} of {self.quantity.name}"
 
     def list_cases(self, size: str) -> list[Case]:
-        if self.kind not in SWEPT:
-            return resolve(self.refs, size)
+        if self.kind not in FEWEST_BATCHES:
+            return find_cases(self.refs, size)
         (ref,) = self.refs
         preset = spec.load_workload(ref.workload).sizes.get(size)
-        if preset is None or len(preset.batches) < SWEPT[self.kind]:
+        if preset is None or len(preset.batches) < FEWEST_BATCHES[self.kind]:
             return []
         names = (ref.workload, ref.framework, ref.scenario, ref.strategy)
         return [Case(*names, batch, size) for batch in preset.batches]
 
     def select_records(self, machine: MachineResults, case: Case) -> list[Record]:
-        if self.quantity.of_wrong:
-            return machine.find_result(case)
+        if self.quantity.includes_wrong:
+            return machine.list_newest_result(case)
         return machine.get_records(case)
 
     def find_instrument(self, machine: MachineResults, size: str) -> str:
@@ -219,7 +219,8 @@ class OfCases(Measure):
     def compute_effect(self, machine: MachineResults, size: str) -> Effect:
         cases = self.list_cases(size)
         if self.quantity is TIME:  # seconds of two processes differ by more than most claims
-            return compare_times(machine, *cases)
+            base_case, candidate_case = cases
+            return compare_times(machine, base_case, candidate_case)
         estimates = []
         for case in cases:
             estimate = self.quantity.estimate(self.select_records(machine, case))
@@ -227,7 +228,8 @@ class OfCases(Measure):
                 raise NoNumber(f"the records of {case.id} have no {self.quantity.name}")
             estimates.append(estimate)
         if self.kind == "value":
-            return Effect(estimates[0].value, estimates[0].low, estimates[0].high)
+            (estimate,) = estimates
+            return Effect(estimate.value, estimate.low, estimate.high)
         batches = [case.batch for case in cases]
         if self.kind == "flattest":
             return find_flattest(batches, estimates)
@@ -235,12 +237,13 @@ class OfCases(Measure):
             return find_smallest(compare_slopes(batches, estimates))
         if self.kind == "bend":
             return find_bend(compare_slopes(batches, estimates))
+        base, candidate = estimates
         if self.kind == "ratio":
-            return divide(*estimates)
-        return subtract(*estimates)
+            return divide(base, candidate)
+        return subtract(base, candidate)
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
-        if self.quantity.of_wrong:
+        if self.quantity.includes_wrong:
             records = []
             for case in self.list_cases(size):
                 records += self.select_records(machine, case)
@@ -248,9 +251,9 @@ class OfCases(Measure):
         return machine.list_files(self.list_cases(size), timed=self.quantity is TIME)
 
 
-def is_ratio(measure: Measure) -> TypeGuard[OfCases]:
+def is_ratio(measure: Measure) -> TypeGuard[CaseMeasure]:
     """Return whether a measure is a ratio of two cases."""
-    return isinstance(measure, OfCases) and measure.kind == "ratio"
+    return isinstance(measure, CaseMeasure) and measure.kind == "ratio"
 
 
 def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effect:
@@ -271,7 +274,7 @@ def divide(base: Estimate, candidate: Estimate) -> Effect:
     """
     if base.instrument != candidate.instrument:
         raise NoNumber(f"peaks by {base.instrument} and {candidate.instrument} cannot be compared")
-    # near its resolution an instrument reads anything, and the ratio would be anything
+    # near zero the reading is within the instrument's error, so the ratio could be anything
     if base.low <= 0:
         raise NoNumber(
             f"{candidate.value:g} / {base.value:g} is no ratio: the base may be zero "
@@ -292,21 +295,24 @@ def subtract(base: Estimate, candidate: Estimate) -> Effect:
 def find_flattest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effect:
     """Return the smallest exponent of growth between a batch and the next.
 
-    1 is proportional, 0 constant. Where growth is no power law, the two ends of a sweep would hide
-    it. Raises NoNumber.
+    An exponent of 1 is proportional growth, and 0 is none. Each interval has its own, since an
+    exponent between the smallest and the largest batch would hide where growth is no power law.
+    Raises NoNumber.
     """
     exponents = []
-    for place, (first, last) in enumerate(pairwise(estimates)):
-        if min(first.low, last.low) <= 0:
-            raise NoNumber("what grows is not positive at every batch")
-        ratio = divide(first, last)
-        base = batches[place + 1] / batches[place]
+    points = zip(batches, estimates, strict=True)
+    for (batch, estimate), (next_batch, next_estimate) in pairwise(points):
+        if min(estimate.low, next_estimate.low) <= 0:
+            raise NoNumber("an exponent of growth needs numbers above zero at every batch")
+        ratio = divide(estimate, next_estimate)
+        # the logarithm to this base is the exponent
+        base = next_batch / batch
         exponents.append(
             Effect(
                 math.log(ratio.value, base), math.log(ratio.low, base), math.log(ratio.high, base)
             )
         )
-    return min(exponents)
+    return min(exponents, key=attrgetter("value"))
 
 
 def compare_slopes(batches: Sequence[int], estimates: Sequence[Estimate]) -> list[Effect]:
@@ -322,14 +328,15 @@ def compare_slopes(batches: Sequence[int], estimates: Sequence[Estimate]) -> lis
     if len({estimate.instrument for estimate in estimates}) > 1:
         raise NoNumber("peaks by several instruments have no slope")
     slopes = []  # bytes of a sample
-    for place, (estimate, next_estimate) in enumerate(pairwise(estimates)):
+    points = zip(batches, estimates, strict=True)
+    for (batch, estimate), (next_batch, next_estimate) in pairwise(points):
         added = subtract(estimate, next_estimate)
-        samples = batches[place + 1] - batches[place]
+        samples = next_batch - batch
         slopes.append(Effect(added.value / samples, added.low / samples, added.high / samples))
     factors = []
     for slope, next_slope in pairwise(slopes):
         if slope.low <= 0 or next_slope.low <= 0:
-            raise NoNumber("what a sample adds is not positive between all batches")
+            raise NoNumber("an added sample does not add bytes between all batches")
         factor = next_slope.value / slope.value
         factors.append(Effect(factor, next_slope.low / slope.high, next_slope.high / slope.low))
     return factors
@@ -349,7 +356,7 @@ def find_bend(ratios: Sequence[Effect]) -> Effect:
     value, low, high = 0.0, 0.0, 0.0
     for ratio in ratios:
         value = max(value, abs(ratio.value - 1))
-        # of the nearest end: an interval that holds 1 may be at no distance from it
+        # the distance of the nearer end: 0 if the interval contains 1
         low = max(low, ratio.low - 1, 1 - ratio.high)
         high = max(high, abs(ratio.low - 1), abs(ratio.high - 1))
     return Effect(value, low, high)
@@ -373,7 +380,7 @@ class PlannedRatio(Measure):
         return f"Ratio of {PLANNED_METRICS[self.quantity]}"
 
     def list_planned_cases(self) -> list[Case]:
-        return resolve(self.refs, FULL_SIZE)
+        return find_cases(self.refs, FULL_SIZE)
 
     def describe_place(self, size: str) -> str:
         return f"{describe_batches(self.list_planned_cases())}, {GPU}"
@@ -436,13 +443,13 @@ Read = Literal["value", "difference", "ratio", "share saved", "error", "ran"]
 
 
 @dataclass(frozen=True)
-class OfProgram(Measure):
+class ProgramMeasure(Measure):
     """A number that a program has printed, once or in several fresh processes.
 
     - `value`, `difference`, `ratio`: of one number, or of two of the same process
-    - `share saved`: what the first saves of the second
-    - `error`: how far a number is from `right`
-    - `ran`: 1 if a listing that came to its end has printed numbers
+    - `share saved`: the share by which the first number is smaller than the second
+    - `error`: how far a number is from `right`, relative to it
+    - `ran`: 1 if a listing that ran to its end has printed numbers, and otherwise 0
     """
 
     read: Read
@@ -474,7 +481,7 @@ class OfProgram(Measure):
         return self.compute(*(result.found[name] for name in self.of))
 
     def is_current(self, result: Probed) -> bool:
-        """Return whether today's program gave a result: it has the numbers that are asked for."""
+        """Return whether the program as it is today gave a result: it has the names in `of`."""
         return bool(result.error) or set(self.of) <= result.found.keys()
 
     def compute(self, first: Sequence[float], second: Sequence[float] = ()) -> Effect:
@@ -487,7 +494,7 @@ class OfProgram(Measure):
             return self.divide(first, second)
         values = list(first)
         if self.read == "difference":
-            values = [one - other for one, other in zip(first, second, strict=True)]
+            values = [left - right for left, right in zip(first, second, strict=True)]
         elif self.read == "error":
             values = [abs(value / self.right - 1) for value in first]
         if not self.exact:
@@ -497,7 +504,7 @@ class OfProgram(Measure):
     def divide(self, first: Sequence[float], second: Sequence[float]) -> Effect:
         """Return first / second, or for `share saved` 1 - first / second. Raises NoNumber."""
         if min(second) <= 0:
-            raise NoNumber(f"{self.of[1]} is nothing, and a ratio of it none")
+            raise NoNumber(f"{self.of[1]} is zero or less, so there is no ratio to it")
         # each ratio is of one process, so what the process adds to both sides cancels
         ratios = [value / base for value, base in zip(first, second, strict=True)]
         if self.exact:
@@ -520,7 +527,7 @@ def average(values: Sequence[float]) -> Effect:
     mean = statistics.fmean(values)
     if len(values) < 2:
         return Effect(mean, -math.inf, math.inf)
-    # Student's, since five processes know their spread badly
+    # Student's, since the spread of five processes is known badly
     error = statistics.stdev(values) / math.sqrt(len(values))
     half = compute_student_quantile(len(values) - 1) * error
     return Effect(mean, mean - half, mean + half)

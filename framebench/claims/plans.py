@@ -110,8 +110,8 @@ def find_report(results: Path, release: str) -> Path:
 def read_report(results: Path, release: str, program: str) -> dict[str, int]:
     """Return the bytes of a program's plan by variant; empty without a plan.
 
-    Counted are the bytes of arguments, outputs and temporaries, each place once: an output that
-    takes an argument's place is aliased.
+    They are the bytes of arguments, outputs and temporaries. Those of an output that reuses an
+    argument's memory (aliased) count once.
     """
     try:
         programs = read_model(Reported, find_report(results, release)).programs

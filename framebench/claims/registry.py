@@ -35,21 +35,21 @@ class Registry:
     def select(self, texts: Iterable[str]) -> tuple[Claim, ...]:
         """Return the claims with these ids, names, such as `B1 memory`, or words.
 
-        An id has all of its parts; upper and lower case are the same. What words find comes best
-        first. Without any text these are all claims. Raises UnknownClaim.
+        An id stands for all of its parts; upper and lower case are the same. Of the claims that
+        words find, the best come first. Without any text these are all claims. Raises UnknownClaim.
         """
         queries = self.join_parts(texts)
         if not queries:
             return self.claims
-        found: dict[str, Claim] = {}  # in the order of the queries, each once
+        claims_by_name: dict[str, Claim] = {}  # in the order of the queries, each once
         for query in queries:
             matching = self.find(query)
             if not matching:
                 raise UnknownClaim(self.describe_unknown(query))
-            found |= {claim.name: claim for claim in matching}
+            claims_by_name |= {claim.name: claim for claim in matching}
         if all(map(ID.match, queries)):
-            return tuple(claim for claim in self.claims if claim.name in found)
-        return tuple(found.values())
+            return tuple(claim for claim in self.claims if claim.name in claims_by_name)
+        return tuple(claims_by_name.values())
 
     def find(self, query: str) -> list[Claim]:
         """Return the claims with this id or name, or those that words find, the best first."""
@@ -92,8 +92,8 @@ class Registry:
     def describe_unknown(self, query: str) -> str:
         """Return a message with the ranges of ids, for a query that finds no claim."""
         ranges = []
-        for _, several in groupby(self.claims, key=attrgetter("source")):
-            ids = [claim.id for claim in several]
+        for _, source_claims in groupby(self.claims, key=attrgetter("source")):
+            ids = [claim.id for claim in source_claims]
             ranges.append(f"{ids[0]} to {ids[-1]}")
         hint = "the list of all: framebench claims"
         first = query.partition(" ")[0]

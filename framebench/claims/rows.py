@@ -19,12 +19,12 @@ from pydantic import BaseModel, ConfigDict
 from framebench.claims.claim import Advice, Claim, Measurement, Place
 from framebench.claims.measures import (
     FORMS,
+    CaseMeasure,
     Form,
     Measure,
-    OfCases,
-    OfProgram,
     PlannedRatio,
     PlannedReport,
+    ProgramMeasure,
     Read,
     read_ref,
 )
@@ -48,12 +48,14 @@ FIRST_CHAPTER_OF_B = ("一", "1.")  # its title names only PyTorch
 # by some per cent (studies/noise).
 BYTES, SECONDS = 0.01, 0.05
 EXPECTED = {
-    "less": Target(-1, 1.0, BYTES),
-    "more": Target(1, 1.0, BYTES),
-    "faster": Target(-1, 1.0, SECONDS),
-    "slower": Target(1, 1.0, SECONDS),
-    "some": Target(1, 0.0, 0.5),  # a count of one or more
-    "none": Target(-1, 0.5),  # a count of zero: one or more is the opposite
+    "less": Target(direction=-1, null=1.0, minimum=BYTES),
+    "more": Target(direction=1, null=1.0, minimum=BYTES),
+    "faster": Target(direction=-1, null=1.0, minimum=SECONDS),
+    "slower": Target(direction=1, null=1.0, minimum=SECONDS),
+    # a count of one or more
+    "some": Target(direction=1, null=0.0, minimum=0.5),
+    # a count of zero: one or more is the opposite
+    "none": Target(direction=-1, null=0.5),
 }
 
 
@@ -80,7 +82,7 @@ class Row(BaseModel):
     program: str = ""
     listing: str = ""  # a file of examples/articles
     report: str = ""  # `framework-number` of a program that tries a user's report
-    read: Read | None = None  # these are the fields of an OfProgram
+    read: Read | None = None  # these are the fields of a ProgramMeasure
     of: tuple[str, ...] = ()
     exact: bool = False
     right: float = 1.0
@@ -154,7 +156,7 @@ def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
     values |= {
         "deciding": tuple(deciding),
         "informational": tuple(informational),
-        "advice": tuple(Advice(**one) for one in fields.get("advice", ())),
+        "advice": tuple(Advice(**row) for row in fields.get("advice", ())),
         "needs": Preconditions(**fields.get("needs", {})),
         "absent": tuple(fields.get("absent", ())),
     }
@@ -206,13 +208,13 @@ def list_in_workloads(row: Row) -> Iterator[tuple[str, Measure]]:
         measure = make_measure(row, workload, framework)
         cases = measure.list_planned_cases() or measure.list_cases(DEFAULT_SIZE)
         # a batch that the row names is planned whether the size declares it or not
-        if cases and ("@b" in row.candidate or all(map(exists, cases))):
+        if cases and ("@b" in row.candidate or all(map(is_supported, cases))):
             name = f"{workload}/{framework} {row.label} {ending}"
             yield " ".join(name.split()), measure
 
 
-def exists(case: Case) -> bool:
-    """Return whether a case is declared, and its framework supports it, if only on a GPU."""
+def is_supported(case: Case) -> bool:
+    """Return whether a case is declared, and its framework supports it on some device."""
     if not is_declared(case) or isinstance(case.support, Unsupported):
         return False
     return case.support.supported
@@ -232,22 +234,22 @@ def make_measure(row: Row, workload: str, framework: str) -> Measure:
     if row.kind == "planned":
         return PlannedRatio(row.quantity, refs)  # type: ignore[arg-type]
     form = row.form or FORMS[row.kind]
-    return OfCases(row.kind, find_quantity(row.quantity), refs, form)
+    return CaseMeasure(row.kind, find_quantity(row.quantity), refs, form)
 
 
-def read_program(row: Row, read: Read) -> tuple[str, OfProgram]:
+def read_program(row: Row, read: Read) -> tuple[str, ProgramMeasure]:
     """Return the name and the measure of a number that a program prints."""
     name = row.name
     probe = f"{SNIPPET}{row.listing}"
     file = f"{row.listing}.py"
     form: Form = "count"
     if row.report:
-        number = row.report.partition("-")[0]
-        name = f"{number} {name}"
+        framework, _, _number = row.report.partition("-")
+        name = f"{framework} {name}"
         probe = f"report-{row.report}"
         file = "the report's program"
         form = "change"
-    measure = OfProgram(
+    measure = ProgramMeasure(
         read,
         probe,
         of=row.of,

@@ -14,7 +14,7 @@ from framebench.claims import measure
 from framebench.claims.claim import Claim, Measurement
 from framebench.claims.ledger import list_names
 from framebench.claims.lines import applies
-from framebench.claims.measures import OfCases, OfProgram
+from framebench.claims.measures import CaseMeasure, ProgramMeasure
 from framebench.claims.plans import GPU
 from framebench.claims.registry import REGISTRY
 from framebench.claims.samples import TIME
@@ -59,7 +59,7 @@ class Missing(NamedTuple):
 
     timed: list[Case]  # compared in time, in several blocks
     pairs: list[tuple[Case, Case]]  # those of them that are compared, without their baseline
-    once: list[Case]  # one block is enough for memory and counts
+    untimed: list[Case]  # without any record; one block is enough for memory and counts
     unsupported: list[Case]  # that this machine cannot measure
     probes: list[str]  # programs
     plans: list[Case]  # predicted for a GPU
@@ -72,7 +72,7 @@ def find_missing(
     interrupted: InterruptedRun | None = None,
 ) -> Missing:
     """Return what the machine lacks, in the order of measuring."""
-    once: list[Case] = []
+    untimed: list[Case] = []
     timed: list[Case] = []
     pairs: list[tuple[Case, Case]] = []
     probes: list[str] = []
@@ -82,31 +82,39 @@ def find_missing(
         for case in measure.list_planned_cases():
             if machine.get_plan(case) is None:
                 plans.append(case)
-        if isinstance(measure, OfProgram) and lacks_result(measure, machine):
+        if isinstance(measure, ProgramMeasure) and lacks_result(measure, machine):
             probes.append(measure.probe)
         cases = measure.list_cases(size)
-        if not isinstance(measure, OfCases) or measure.quantity is not TIME:
-            once += [case for case in cases if not machine.get_records(case)]
+        if not isinstance(measure, CaseMeasure) or measure.quantity is not TIME:
+            untimed += [case for case in cases if not machine.get_records(case)]
         elif not lacks_times(cases, machine, interrupted):
             continue
         elif any(case.strategy == case.scenario_spec.baseline for case in cases):
             timed += cases  # each block has the scenario's baseline anyway
         else:
-            pairs.append((cases[0], cases[1]))
+            base, candidate = cases
+            pairs.append((base, candidate))
     names = list_names(claims)
     if names and (machine.find_other_machine(NAMES_PROBE) or not machine.has_looked_up(names)):
         probes.append(NAMES_PROBE)
     unsupported = []
-    for case in drop_duplicates([*once, *timed, *chain.from_iterable(pairs)]):
+    for case in drop_duplicates([*untimed, *timed, *chain.from_iterable(pairs)]):
         if runner.explain_unsupported(case):
             unsupported.append(case)
     pairs = [pair for pair in drop_duplicates(pairs) if not set(pair) & set(unsupported)]
     timed = drop_duplicates([*timed, *chain.from_iterable(pairs)])
     timed = [case for case in timed if case not in unsupported]
-    # a block measures the memory of its cases too
-    elsewhere = {*timed, *unsupported}
-    once = [case for case in drop_duplicates(once) if case not in elsewhere]
-    return Missing(timed, pairs, once, unsupported, drop_duplicates(probes), drop_duplicates(plans))
+    # a block that measures times measures the memory of its cases too
+    excluded = {*timed, *unsupported}
+    untimed = [case for case in drop_duplicates(untimed) if case not in excluded]
+    return Missing(
+        timed=timed,
+        pairs=pairs,
+        untimed=untimed,
+        unsupported=unsupported,
+        probes=drop_duplicates(probes),
+        plans=drop_duplicates(plans),
+    )
 
 
 def list_measurements(claims: Sequence[Claim], size: str) -> list[Measurement]:
@@ -122,11 +130,11 @@ def list_measurements(claims: Sequence[Claim], size: str) -> list[Measurement]:
     return [measurement for measurement in measurements if applies(measurement, size)]
 
 
-def lacks_result(measure: OfProgram, machine: MachineResults) -> bool:
-    """Return whether the machine has no result of today's program of its own."""
+def lacks_result(measure: ProgramMeasure, machine: MachineResults) -> bool:
+    """Return whether the machine itself has no result of the program as it is today."""
     result = machine.get_probe(measure.probe)
-    is_foreign = bool(machine.find_other_machine(measure.probe))
-    return result is None or is_foreign or not measure.is_current(result)
+    is_of_other_machine = bool(machine.find_other_machine(measure.probe))
+    return result is None or is_of_other_machine or not measure.is_current(result)
 
 
 def lacks_times(
@@ -141,9 +149,10 @@ def lacks_times(
 def measure_missing(
     claims: tuple[Claim, ...], size: str, blocks: int, options: runner.Options, results: Path
 ) -> list[str]:
-    """Run programs, measure cases and plan others, as far as these claims lack them here.
+    """Run the programs, measure the cases and make the plans that these claims lack here.
 
-    Say before how long that takes, or why nothing is measured. Return what failed.
+    Print first how long that takes, or why nothing is measured. Return the programs that failed,
+    and the ids of the cases.
     """
     untestable = explain_untestable(claims)
     if untestable:
@@ -158,12 +167,17 @@ def measure_missing(
         reason = runner.explain_unsupported(unsupported[0])
         count = format_count(len(unsupported), "missing case")
         say(f"{count} cannot be measured here, such as {unsupported[0].id}: {reason}")
-    if not (missing.timed or missing.once or missing.probes or missing.plans):
+    if not (missing.timed or missing.untimed or missing.probes or missing.plans):
         is_testable = any(not claim.needs.lacking for claim in claims)
         if is_testable and not unsupported:
             say("nothing is missing: this machine has measured all that can be measured")
         return []
-    say(describe_work(missing, blocks, results, unfinished.id if unfinished else ""))
+    seconds = estimate_work(missing, blocks, results, unfinished.id if unfinished else "")
+    say(
+        f"to be measured: {list_work(missing, blocks)}. That takes at least "
+        f"{format_duration(seconds)}, and longer where environments and kernels are still to be "
+        "built. Ctrl-C interrupts it; the same command goes on from there"
+    )
     with open_session(results, title) as session:
         failed = run_programs(missing.probes, size, session, results)
         failed += measure_cases(missing, session, blocks, options, results)
@@ -184,35 +198,37 @@ def explain_untestable(claims: Sequence[Claim]) -> str:
     )
 
 
-def describe_work(missing: Missing, blocks: int, results: Path, session: str) -> str:
-    """Return what is about to be measured, how long that takes, and how to interrupt it.
-
-    `session` is that of an interrupted run, or empty: what it has measured takes no time.
-    """
-    parts = []
+def list_work(missing: Missing, blocks: int) -> str:
+    """Return what is to be measured: `1 program; 4 cases, each 5 times; 2 cases once`."""
+    counts = []
     if missing.probes:
-        parts.append(format_count(len(missing.probes), "program"))
+        counts.append(format_count(len(missing.probes), "program"))
     if missing.timed:
-        count = format_count(len(missing.timed), "case")
-        parts.append(f"{count}, each {format_count(blocks, 'time')}")
-    if missing.once:
-        parts.append(f"{format_count(len(missing.once), 'case')} once")
+        case_count = format_count(len(missing.timed), "case")
+        counts.append(f"{case_count}, each {format_count(blocks, 'time')}")
+    if missing.untimed:
+        counts.append(f"{format_count(len(missing.untimed), 'case')} once")
     if missing.plans:
-        parts.append(f"{format_count(len(missing.plans), 'plan')} for {GPU}")
-    cases = [*missing.timed, *missing.once]
-    expected_s = estimate_seconds(cases, read_known_seconds(cases, results, {}))
-    measured = count_measured(results, session)
-    # nobody knows how long a program or a plan takes that was never made here
+        counts.append(f"{format_count(len(missing.plans), 'plan')} for {GPU}")
+    return "; ".join(counts)
+
+
+def estimate_work(missing: Missing, blocks: int, results: Path, session: str) -> float:
+    """Return the seconds that the missing measurements take.
+
+    `session` is the id of an interrupted run, or "": the blocks that it has measured take no time.
+    """
+    cases = [*missing.timed, *missing.untimed]
+    known_seconds = read_known_seconds(cases, results, guesses={})
+    seconds_by_case = estimate_seconds(cases, known_seconds)
+    measured_blocks = count_measured(results, session)
+    # how long a program or a plan takes is unknown until it was made here
     seconds = GUESS_S * (len(missing.probes) + len(missing.plans))
-    for case in missing.once:
-        seconds += expected_s[case]
+    for case in missing.untimed:  # without a record, so the interrupted run has not measured it
+        seconds += seconds_by_case[case]
     for case in missing.timed:
-        seconds += expected_s[case] * max(0, blocks - measured[case.id])
-    return (
-        f"to be measured: {'; '.join(parts)}. That takes at least {format_duration(seconds)}, and "
-        "longer where environments and kernels are still to be built. Ctrl-C interrupts it; the "
-        "same command goes on from there"
-    )
+        seconds += seconds_by_case[case] * max(0, blocks - measured_blocks[case.id])
+    return seconds
 
 
 def run_programs(probes: Sequence[str], size: str, session: Session, results: Path) -> list[str]:
@@ -237,15 +253,15 @@ def measure_cases(
     """
     environment_by_framework = {}
     # build all environments first, and none between two measurements
-    by_framework = group_by([*missing.timed, *missing.once], lambda case: case.framework)
+    by_framework = group_by([*missing.timed, *missing.untimed], lambda case: case.framework)
     for framework, cases in by_framework.items():
         environment = environments.ensure(framework, say=say)
         environments.warm(environment, cases, say)
         environment_by_framework[framework] = environment
     failed = []
-    for chosen, block_count in ((missing.timed, blocks), (missing.once, 1)):
+    for cases, block_count in ((missing.timed, blocks), (missing.untimed, 1)):
         # cases that share an environment and its files are measured together
-        ordered = sorted(chosen, key=attrgetter("workload", "framework", "scenario"))
+        ordered = sorted(cases, key=attrgetter("workload", "framework", "scenario"))
         statuses = measure_all(
             ordered, session, environment_by_framework, options, results, block_count, missing.pairs
         )
@@ -265,5 +281,5 @@ def plan_cases(cases: list[Case], results: Path) -> list[str]:
     if results == runner.RESULTS:
         hint = "; `framebench dev publish` puts them where claims read them"
     say(f"planning {format_count(len(cases), 'case')} for {GPU}{hint}")
-    planned = planned_for(cases, GPU, results, say)
-    return [one.case for one in planned if one.outcome == "failed"]
+    plans = planned_for(cases, GPU, results, say)
+    return [plan.case for plan in plans if plan.outcome == "failed"]

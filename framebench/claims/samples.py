@@ -40,9 +40,9 @@ class SampledQuantity:
     name: str
     estimate: Callable[[Sequence[Record]], Estimate | None]
     # whether the proof of a strategy's effect rests on it: it is then read even if the proof failed
-    of_proof: bool = False
+    is_evidence: bool = False
     # whether a record with a wrong result has it too: then only the newest record counts
-    of_wrong: bool = False
+    includes_wrong: bool = False
 
 
 def estimate_bytes(values: Sequence[float], instrument: str) -> Estimate:
@@ -89,13 +89,16 @@ def make_peak(name: str, instrument: str = "", without_live: bool = False) -> Sa
 def make_count(
     name: str,
     read: Callable[[Record], float | None],
-    of_proof: bool = False,
-    of_wrong: bool = False,
+    is_evidence: bool = False,
+    includes_wrong: bool = False,
 ) -> SampledQuantity:
-    """Return the quantity of a count, which `read` finds in a record. See Quantity for the rest."""
+    """Return the quantity of a count that `read` finds in a record.
+
+    The other arguments are fields of SampledQuantity.
+    """
 
     def estimate(records: Sequence[Record]) -> Estimate | None:
-        """Return the newest count, with the least and the most, or None without a count."""
+        """Return the newest count, with the smallest and the largest, or None without a count."""
         counts = []
         for record in records:
             count = read(record)
@@ -105,23 +108,26 @@ def make_count(
             return None
         return Estimate(counts[-1], min(counts), max(counts))
 
-    return SampledQuantity(name, estimate, of_proof=of_proof, of_wrong=of_wrong)
+    return SampledQuantity(name, estimate, is_evidence=is_evidence, includes_wrong=includes_wrong)
 
 
 def make_evidence(name: str) -> SampledQuantity:
     """Return the quantity of a count from the proof of a strategy's effect."""
     return make_count(
-        name.replace("_", " "), lambda record: read_evidence(record, name), of_proof=True
+        name.replace("_", " "), lambda record: read_evidence(record, name), is_evidence=True
     )
 
 
 def make_fullest_rank(name: str, part: str) -> SampledQuantity:
-    """Return the quantity of a part's bytes between two steps, in the rank with most of them."""
+    """Return the quantity of the bytes that a part of the state takes in the rank with most.
+
+    `part` is such as `optimizer states`. The bytes are those alive between two steps.
+    """
 
     def read(record: Record) -> int | None:
         return max((rank.held.get(part, 0) for rank in record.ranks), default=None)
 
-    return make_count(name, read, of_proof=True)
+    return make_count(name, read, is_evidence=True)
 
 
 def read_fused(record: Record) -> float | None:
@@ -159,7 +165,7 @@ def read_evidence(record: Record, name: str) -> float | None:
 def read_fragments(record: Record) -> float | None:
     """Return the share of a GPU's reserved bytes that is free between blocks in use.
 
-    Both are the most of all steps, by the allocator's own counters.
+    Both numbers are the largest of all steps, by the allocator's own counters.
     """
     reserved = record.peaks.get("allocator.reserved")
     if not reserved or "inactive_split_bytes" not in record.allocator:
@@ -196,10 +202,10 @@ def read_refused(record: Record) -> int | None:
 
     Returns None if it was not tried, or if the allocation is refused without the cap, too.
     """
-    if record.effect is None or "refused" not in record.effect.evidence:
+    if record.effect is None:
         return None
     evidence = record.effect.evidence
-    if evidence.get("refused_without"):
+    if "refused" not in evidence or evidence.get("refused_without"):
         return None
     return int(bool(evidence["refused"]))
 
@@ -219,17 +225,19 @@ QUANTITIES = {
     "activations": make_evidence("activation_bytes"),
     "alive": make_count("bytes alive between two steps", lambda record: record.live_bytes),
     "parameters": make_count(
-        "parameters over those of the plain model", read_parameters, of_proof=True
+        "parameters over those of the plain model", read_parameters, is_evidence=True
     ),
-    "verified": make_count("steps that pass verification", read_verified, of_wrong=True),
-    "half precision": make_count("variables in half precision", read_half_precision, of_proof=True),
+    "verified": make_count("steps that pass verification", read_verified, includes_wrong=True),
+    "half precision": make_count(
+        "variables in half precision", read_half_precision, is_evidence=True
+    ),
     "refused": make_count(
-        "allocations above the cap that are refused", read_refused, of_proof=True
+        "allocations above the cap that are refused", read_refused, is_evidence=True
     ),
     "fragments": make_count(
         "share of what is reserved that is free between blocks in use", read_fragments
     ),
-    "fused": make_count("share of kernels that are fused", read_fused, of_proof=True),
+    "fused": make_count("share of kernels that are fused", read_fused, is_evidence=True),
     "unused": SampledQuantity("share of what is reserved that no tensor uses", estimate_unused),
     "parameters of the fullest rank": make_fullest_rank(
         "bytes of parameters in the fullest rank", "parameters"

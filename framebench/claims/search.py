@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from framebench.claims.claim import Claim
 
@@ -67,36 +68,41 @@ def list_stems(text: str) -> list[str]:
     return [stem(word) for word in list_words(text)]
 
 
-@cache
-def read_synonyms(file: Path) -> list[tuple[str, str, list[str]]]:
-    """Return each synonym as the text to look for, its concept, and the terms that it consists of.
+class Synonym(NamedTuple):
+    """A word, or several, that name a concept."""
 
-    English ones are looked for among the stems of a text, Chinese ones in the text itself.
-    """
+    searched: str  # what a text that has it contains: stems between blanks, or Chinese characters
+    concept: str
+    terms: list[str]  # that it consists of
+
+
+@cache
+def read_synonyms(file: Path) -> list[Synonym]:
+    """Return the synonyms of a file."""
     synonyms = []
     for concept, words in tomllib.loads(file.read_text(encoding="utf-8")).items():
         for word in words:
             if HAN.search(word):
-                synonyms.append((word, concept, list_pairs(word)))
+                synonyms.append(Synonym(word, concept, list_pairs(word)))
                 continue
             stems = list_stems(word)
-            synonyms.append((f" {' '.join(stems)} ", concept, stems))
+            synonyms.append(Synonym(f" {' '.join(stems)} ", concept, stems))
     return synonyms
 
 
 def find_synonyms(text: str, file: Path = SYNONYMS) -> dict[str, set[str]]:
     """Return the concepts that a text names, each with the terms of the text that name it."""
-    searched = f"{text} {' '.join(list_stems(text))} "
-    found: dict[str, set[str]] = {}
-    for synonym, concept, terms in read_synonyms(file):
-        if synonym in searched:
-            found.setdefault(concept, set()).update(terms)
-    return found
+    text_and_stems = f"{text} {' '.join(list_stems(text))} "
+    terms_by_concept: dict[str, set[str]] = {}
+    for synonym in read_synonyms(file):
+        if synonym.searched in text_and_stems:
+            terms_by_concept.setdefault(synonym.concept, set()).update(synonym.terms)
+    return terms_by_concept
 
 
 def find_other_commands(query: str) -> list[str]:
     """Return a sentence for each other command that answers a query."""
-    return list(find_synonyms(normalize(query), OTHER_COMMANDS))
+    return list(find_synonyms(normalize(query), OTHER_COMMANDS))  # the concepts are sentences
 
 
 def list_pairs(text: str) -> list[str]:
@@ -120,8 +126,8 @@ def find_terms(text: str) -> dict[str, float]:
     terms = dict.fromkeys(words, 1.0)
     for first, second in pairwise(list_stems(text)):
         terms[f"{first} {second}"] = PHRASE_WEIGHT
-    for concept, named in find_synonyms(text).items():
-        terms |= dict.fromkeys(named & terms.keys(), NAMED_WEIGHT)
+    for concept, synonym_terms in find_synonyms(text).items():
+        terms |= dict.fromkeys(synonym_terms & terms.keys(), NAMED_WEIGHT)
         terms[f"@{concept}"] = 1.0
     return terms
 
@@ -152,13 +158,13 @@ class Index:
     def score(self, terms: dict[str, float], claim: Claim) -> float:
         """Return how much of a query's terms a claim has: the rarer a term, the more it counts."""
         score = 0.0
-        of_claim = self.terms[claim.name]
+        claim_weights = self.terms[claim.name]
         for term, weight in terms.items():
-            if term in of_claim:
-                # a term that every claim has does not distinguish them: near 0
+            if term in claim_weights:
+                # near 0 for a term that every claim has, which does not distinguish them
                 rarity = math.log((1 + len(self.claims)) / self.counts[term])
-                score += weight * rarity * of_claim[term]
-        if any(one.target.claimed is not None for one in claim.deciding):
+                score += weight * rarity * claim_weights[term]
+        if any(measurement.target.claimed is not None for measurement in claim.deciding):
             score *= SIZED_BONUS
         return score
 
@@ -173,7 +179,7 @@ def join_primary_text(claim: Claim) -> str:
 
     A query whether checkpointing is slower is then answered by the row with its times.
     """
-    is_timed = any(re.search(r"\btime\b", one.name) for one in claim.measurements)
+    is_timed = any(re.search(r"\btime\b", each.name) for each in claim.measurements)
     return f"{claim.says} speed" if is_timed else claim.says
 
 

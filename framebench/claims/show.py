@@ -11,7 +11,11 @@ from typing import NamedTuple
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
-from framebench.claims.devices import describe_for_device, let_device_decide
+from framebench.claims.devices import (
+    describe_for_device,
+    has_gpu_verdict,
+    let_device_decide,
+)
 from framebench.claims.ledger import Entry, make_ledger
 from framebench.claims.lines import Line
 from framebench.claims.rule import MEASURED, NOT_MEASURED
@@ -24,9 +28,9 @@ from framebench.suite.counting import format_count
 MEASURED_COLUMN = TableColumn("measured", priority=ESSENTIAL)
 PLANNED_COLUMN = TableColumn("planned", priority=ESSENTIAL)
 VERDICT_COLUMN = TableColumn("verdict", priority=ESSENTIAL)
-HEAD = ("id", "claim", "claimed", MEASURED_COLUMN, PLANNED_COLUMN, VERDICT_COLUMN, "what to do")
-HEAD_OF_LIST = ("id", "claim", MEASURED_COLUMN, PLANNED_COLUMN, VERDICT_COLUMN)
-HEAD_OF_LINES = (
+COLUMNS = ("id", "claim", "claimed", MEASURED_COLUMN, PLANNED_COLUMN, VERDICT_COLUMN, "what to do")
+LIST_COLUMNS = ("id", "claim", MEASURED_COLUMN, PLANNED_COLUMN, VERDICT_COLUMN)
+LINE_COLUMNS = (
     "comparison",
     "decides",
     MEASURED_COLUMN,
@@ -34,10 +38,10 @@ HEAD_OF_LINES = (
     VERDICT_COLUMN,
     TableColumn("records", priority=DETAIL),
 )
-FEW_LINES = 6  # of an answer: what an eye takes in
+MOST_LINES = 6  # of an answer: what an eye takes in
 CLAIMS = "Claims"  # the title of the table of articles' claims
 REPORTS = "What users report"  # the title of the table of reports in issue trackers
-SAYS = 72  # characters of a claim's sentence in a list: some three lines at 80 columns
+MOST_CHARACTERS = 72  # of a claim's sentence in a list: some three lines at 80 columns
 CAPTION = (
     "Measured and planned are medians of the comparisons that decide; brackets hold the lowest "
     "and the highest end of their intervals. Where comparisons disagree, the lowest and the "
@@ -63,15 +67,15 @@ def split_by_source(entries: Sequence[Entry]) -> list[list[Entry]]:
     """Return the articles' claims, then the users' reports, each if it has entries."""
     claims = [entry for entry in entries if not is_report(entry)]
     reports = [entry for entry in entries if is_report(entry)]
-    return [part for part in (claims, reports) if part]
+    return [entries for entries in (claims, reports) if entries]
 
 
 def make_table(entries: Sequence[Entry]) -> Table:
     """Return a table with one row for each claim; remarks below."""
     rows = []
     for entry in entries:
-        measured = describe_with_cases(entry.measured, entry.list_alike(planned=False))
-        planned = describe_with_cases(entry.planned, entry.list_alike(planned=True))
+        measured = describe_with_cases(entry.measured, entry.list_summarized(planned=False))
+        planned = describe_with_cases(entry.planned, entry.list_summarized(planned=True))
         verdict = entry.judged
         if entry.verdict == NOT_MEASURED and entry.command:
             verdict += f": {entry.command}"
@@ -81,9 +85,9 @@ def make_table(entries: Sequence[Entry]) -> Table:
     return Table.of_text(
         choose_title(entries),
         f"{CAPTION} {describe_machines(entries)}",
-        HEAD,
+        COLUMNS,
         rows,
-        left=len(HEAD),
+        left=len(COLUMNS),
         notes=tuple(f"{entry.name}: {entry.remark}" for entry in entries if entry.remark),
         machine=entries[0].machine,
     )
@@ -113,14 +117,14 @@ def list_machines(entries: Sequence[Entry]) -> list[str]:
 
 
 def drop_empty_plans(
-    head: Sequence[str | TableColumn], rows: Sequence[tuple[str, ...]]
+    columns: Sequence[str | TableColumn], rows: Sequence[tuple[str, ...]]
 ) -> tuple[Sequence[str | TableColumn], Sequence[tuple[str, ...]]]:
-    """Return a table's head and rows without the column `planned` if nothing was planned."""
-    place = head.index(PLANNED_COLUMN)
-    if any(row[place] != "-" for row in rows):
-        return head, rows
-    shorter = [(*row[:place], *row[place + 1 :]) for row in rows]
-    return (*head[:place], *head[place + 1 :]), shorter
+    """Return a table's columns and rows without the column `planned` if nothing was planned."""
+    index = columns.index(PLANNED_COLUMN)
+    if any(row[index] != "-" for row in rows):
+        return columns, rows
+    shorter_rows = [(*row[:index], *row[index + 1 :]) for row in rows]
+    return (*columns[:index], *columns[index + 1 :]), shorter_rows
 
 
 def describe_with_cases(number: str, lines: Sequence[Line]) -> str:
@@ -157,10 +161,10 @@ def group_batches(lines: Sequence[Line]) -> dict[CaseGroup, set[int]]:
     """Return the batches of the cases behind a number, by what else the cases have in common."""
     batches: dict[CaseGroup, set[int]] = defaultdict(set)
     for line in lines:
-        origin = f" on {line.other_machine}" if line.on_other_gpu else ""
+        on_machine = f" on {line.other_machine}" if line.on_other_gpu else ""
         for case_id in line.cases:
             case = Case.from_id(case_id)
-            group = CaseGroup(case.framework, case.workload, f"/{case.size}{origin}")
+            group = CaseGroup(case.framework, case.workload, f"/{case.size}{on_machine}")
             batches[group].add(case.batch)
     return batches
 
@@ -172,8 +176,8 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
     """
     rows = []
     for entry in entries:
-        says = shorten(entry.says, SAYS, placeholder=" ...")
-        judged = shorten(entry.judged, SAYS, placeholder=" ...")
+        says = shorten(entry.says, MOST_CHARACTERS, placeholder=" ...")
+        judged = shorten(entry.judged, MOST_CHARACTERS, placeholder=" ...")
         rows.append((entry.name, says, entry.measured, entry.planned, judged))
     caption = (
         "Measured and planned are medians of the comparisons that decide, with the range of their "
@@ -181,34 +185,35 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
         "comparisons and what to do: "
         f"`framebench claims '{entries[0].name}'{options}`."
     )
-    head, shown = drop_empty_plans(HEAD_OF_LIST, rows)
+    columns, shown_rows = drop_empty_plans(LIST_COLUMNS, rows)
     return Table.of_text(
         choose_title(entries),
         caption,
-        head,
-        shown,
-        left=len(head),
+        columns,
+        shown_rows,
+        left=len(columns),
         machine=", ".join(list_machines(entries)),
     )
 
 
 def make_answer(entry: Entry, device: str = "", options: str = "", choices: str = "") -> Table:
-    """Return the verdict, for a device if one is named, and at most six lines of measurements.
+    """Return the verdict, for a device if one is named, and at most MOST_LINES measurements.
 
     `options` are those that every suggested command has to repeat, `choices` those of
     `framebench claims` alone.
     """
     lines = let_device_decide([line for line in entry.lines if line.value is not None], device)
     lines.sort(key=rank_line)
-    rows = [make_line_row(line)[:-1] for line in lines[:FEW_LINES]]  # without the records
-    hidden = len(entry.lines) - len(rows)
-    more = "The remarks"
-    if hidden:
-        more = f"{format_count(hidden, 'more line')} and the remarks"
+    # the last column has the records, which an answer leaves out
+    rows = [make_line_row(line)[:-1] for line in lines[:MOST_LINES]]
+    hidden_count = len(entry.lines) - len(rows)
+    left_out = "The remarks"
+    if hidden_count:
+        left_out = f"{format_count(hidden_count, 'more line')} and the remarks"
     return Table.of_text(
         describe_answer(entry, device, options),
-        f"{more}: `framebench claims '{entry.name}' --all{choices}{options}`.",
-        HEAD_OF_LINES[:-1],
+        f"{left_out}: `framebench claims '{entry.name}' --all{choices}{options}`.",
+        LINE_COLUMNS[:-1],
         rows,
         machine=", ".join(list_machines([entry])),
     )
@@ -237,7 +242,7 @@ def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
     return Table.of_text(
         describe_answer(entry, device, options),
         f"{caption} {reasons}",
-        HEAD_OF_LINES,
+        LINE_COLUMNS,
         rows,
         notes=tuple(remarks),
         machine=", ".join(list_machines([entry])),
@@ -247,8 +252,8 @@ def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
 def describe_answer(entry: Entry, device: str, options: str = "") -> str:
     """Return three or four lines: the verdict and what was claimed, the claim, and what to do.
 
-    With a device the verdict is the one for it, and a last line may say how to predict it. Without
-    one `device` is "".
+    With a `device` the verdict is the one for it, and a fourth line may say how to predict it.
+    Without one `device` is "".
     """
     if device:
         verdict = describe_for_device(entry, device)
@@ -261,14 +266,13 @@ def describe_answer(entry: Entry, device: str, options: str = "") -> str:
         f"{entry.name}: {entry.says}{place}",
         f"What to do: {entry.recommendation}",
     ]
-    command = find_prediction(entry, device)
-    is_answered = verdict.startswith(("Measured", "Planned"))
-    if command and not is_answered:
+    command = suggest_prediction(entry, device)
+    if command and not has_gpu_verdict(entry, device):
         lines.append(f"Predict it for {device}: {command}{options}")
     return "\n".join(lines)
 
 
-def find_prediction(entry: Entry, device: str) -> str:
+def suggest_prediction(entry: Entry, device: str) -> str:
     """Return the command that predicts a claim's cases for a device, or "".
 
     The two cases are written as one selector, `transformer/torch/train/{fp32,bf16}/b4/full`. There
@@ -282,45 +286,45 @@ def find_prediction(entry: Entry, device: str) -> str:
     if not devices or not planned:
         return ""
     base, candidate = planned[0].cases
-    parts = []
-    for base_part, candidate_part in zip(base.split("/"), candidate.split("/")):
-        if base_part == candidate_part:
-            parts.append(base_part)
+    fields = []
+    for base_field, candidate_field in zip(base.split("/"), candidate.split("/")):
+        if base_field == candidate_field:
+            fields.append(base_field)
         else:
-            parts.append(f"{{{base_part},{candidate_part}}}")
-    selector = "/".join(parts)
+            fields.append(f"{{{base_field},{candidate_field}}}")
+    selector = "/".join(fields)
     return f"framebench predict '{selector}' --device {devices[0]}"
 
 
 def make_line_row(line: Line) -> tuple[str, ...]:
-    """Return the cells of a measurement, in the columns of HEAD_OF_LINES.
+    """Return the cells of a measurement, in the columns of LINE_COLUMNS.
 
     An informational one has no verdict: it is of another quantity or case than the claim.
     """
     verdict: str = line.verdict
     if line.set_aside:
-        use = "no: another device's does"
+        decides = "no: another device's does"
     elif line.counts:
-        use = "yes"
+        decides = "yes"
     elif line.decides:
-        use = "no"
+        decides = "no"
     else:
-        use = "no: also shown"
+        decides = "no: also shown"
         if verdict in MEASURED:
             verdict = "-"
-    origins = sorted({name_record_origin(record) for record in line.records})
-    records = f"{len(line.records)}: {', '.join(origins)}" if origins else "-"
-    measured, planned = ("-", line.number) if line.planned else (line.number, "-")
-    return line.name, use, measured, planned, verdict, records
+    files = sorted({shorten_record(record) for record in line.records})
+    records = f"{len(line.records)}: {', '.join(files)}" if files else "-"
+    measured = "-" if line.planned else line.number
+    planned = line.number if line.planned else "-"
+    return line.name, decides, measured, planned, verdict, records
 
 
-def name_record_origin(record: str) -> str:
+def shorten_record(record: str) -> str:
     """Return the release that a record is of, the machine of a program, or the file of a plan.
 
-    A record is such as `records/xeon-2core/torch-2.13.0.jsonl:17`.
+    For `records/xeon-2core/torch-2.13.0.jsonl:17` it is `torch-2.13.0`.
     """
-    origin = Path(record).name
-    return re.sub(rf"{store.SUFFIX}:\d+$", "", origin)
+    return re.sub(rf"{store.SUFFIX}:\d+$", "", Path(record).name)
 
 
 def make_tables(results: Results) -> list[Table]:
@@ -328,9 +332,9 @@ def make_tables(results: Results) -> list[Table]:
     tables = []
     for machine in results.machines:
         entries = make_ledger(results, machine)
-        tables += [make_table(part) for part in split_by_source(entries)]
-        records = results.get_records(machine)
-        if any(one.status == "ok" and get_device(one.provenance) == "gpu" for one in records):
+        tables += [make_table(source_entries) for source_entries in split_by_source(entries)]
+        ok_records = [record for record in results.get_records(machine) if record.status == "ok"]
+        if any(get_device(record.provenance) == "gpu" for record in ok_records):
             tables.append(make_gpu_table(make_ledger(results, machine, FULL_SIZE)))
     return tables
 
@@ -342,15 +346,15 @@ def make_gpu_table(entries: Sequence[Entry]) -> Table:
         for line in entry.lines:
             if line.cases and not line.planned and line.value is not None:
                 rows.append((entry.name, entry.says, *make_line_row(line)))
-    head, shown = drop_empty_plans(("claim", "says", *HEAD_OF_LINES), rows)
+    columns, shown_rows = drop_empty_plans(("claim", "says", *LINE_COLUMNS), rows)
     return Table.of_text(
         "Claims on a GPU, comparison by comparison",
         "At full size; the table of claims has their verdicts together. A record is one process. "
         "Of seconds a block, in which both cases take turns, is one draw: of fewer than three "
         "blocks there is no interval, and the comparison stays undecided. Added and saved bytes "
         "are of allocated ones. Rule: docs/claims.md.",
-        head,
-        shown,
-        left=len(head),
+        columns,
+        shown_rows,
+        left=len(columns),
         machine=entries[0].machine,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -93,7 +94,7 @@ class MachineResults:
     @cached_property
     def blocks(self) -> Blocks:
         """Return the blocks in which times were compared."""
-        return Blocks(record for several in self.ok_records.values() for record in several)
+        return Blocks(chain.from_iterable(self.ok_records.values()))
 
     @cached_property
     def probes(self) -> dict[str, PlacedResult]:
@@ -106,14 +107,14 @@ class MachineResults:
         newest: dict[str, PlacedResult] = {}
         own: dict[str, PlacedResult] = {}
         for placed in self.shared.probes:  # from the oldest to the newest
-            origin = placed.result.provenance
-            if origin.protocol == self.protocol:
+            provenance = placed.result.provenance
+            if provenance.protocol == self.protocol:
                 newest[placed.result.probe] = placed
-                if origin.machine == self.machine:
+                if provenance.machine == self.machine:
                     own[placed.result.probe] = placed
         chosen = dict(newest)
         for name, placed in own.items():
-            if list_names_in(placed.result) == list_names_in(newest[name].result):
+            if list_result_names(placed.result) == list_result_names(newest[name].result):
                 chosen[name] = placed
         return chosen
 
@@ -125,8 +126,8 @@ class MachineResults:
         newest_commit = ok_records[-1].provenance.commit
         return [record for record in ok_records if record.provenance.commit == newest_commit]
 
-    def find_result(self, case: Case) -> list[Record]:
-        """Return the newest record whose step came to a result, right or wrong, if there is one."""
+    def list_newest_result(self, case: Case) -> list[Record]:
+        """Return a list of the newest record with a result, right or wrong; empty without one."""
         newest = self.newest_results.get(case.id)
         if newest is None:
             return []
@@ -146,10 +147,7 @@ class MachineResults:
         return self.blocks.compare(self.ok_records[base.id], self.ok_records[candidate.id])
 
     def describe_failure(self, case: Case) -> str:
-        """Return status and reason of a case's newest record, if it failed.
-
-        The text is empty if it was not tried.
-        """
+        """Return status and reason of a case's newest record if it failed, and otherwise ""."""
         newest = self.newest.get(case.id)
         if newest is None or newest.status == "ok":
             return ""
@@ -184,17 +182,15 @@ class MachineResults:
     @cached_property
     def is_cpu_only(self) -> bool:
         """Return whether no record of the machine was measured on a GPU."""
-        for several in self.ok_records.values():
-            if any(get_device(record.provenance) == "gpu" for record in several):
-                return False
-        return True
+        records = chain.from_iterable(self.ok_records.values())
+        return all(get_device(record.provenance) == "cpu" for record in records)
 
     def get_probe(self, name: str) -> Probed | None:
-        """Return the result of a probe."""
+        """Return the result of a probe, or None without one."""
         return self.probes[name].result if name in self.probes else None
 
     def find_other_machine(self, probe: str) -> str:
-        """Return the machine of a probe, if it is not this one."""
+        """Return the machine of a probe if it is not this one, and otherwise ""."""
         result = self.get_probe(probe)
         if result is None or result.provenance.machine == self.machine:
             return ""
@@ -207,13 +203,13 @@ class MachineResults:
     def has_looked_up(self, names: Sequence[str]) -> bool:
         """Return whether the last look-up looked for all of these names."""
         result = self.get_probe(NAMES_PROBE)
-        found = result.names if result else {}
-        return all(name in found for name in names)
+        return result is not None and result.names.keys() >= set(names)
 
     def list_files(self, cases: Iterable[Case], probe: str = "", timed: bool = False) -> list[str]:
         """Return the files behind cases and a probe, relative to the results folder.
 
-        `timed` asks for the files of all timed records, of every commit, and not of the newest.
+        With `timed` they are the files of all timed records, and otherwise of the records of the
+        newest commit.
         """
         counted: list[Record] = []
         for case in cases:
@@ -240,19 +236,19 @@ def name_step(case: Case) -> tuple[str, ...]:
     return case.workload, case.framework, case.scenario, case.strategy
 
 
-def list_names_in(probed: Probed) -> set[str]:
-    """Return the names of a probe's results, by which the version of its program is told."""
+def list_result_names(probed: Probed) -> set[str]:
+    """Return the names of a probe's results, which tell the version of its program."""
     return {*probed.found, *probed.names}
 
 
-def get_device(origin: Provenance) -> DeviceKind:
+def get_device(provenance: Provenance) -> DeviceKind:
     """Return on which kind of device a record was measured."""
-    return "cpu" if origin.hardware.get("device", "cpu") == "cpu" else "gpu"
+    return "cpu" if provenance.hardware.get("device", "cpu") == "cpu" else "gpu"
 
 
-def is_pinned(origin: Provenance) -> bool:
+def is_pinned(provenance: Provenance) -> bool:
     """Return whether every framework that ran is of its pinned release."""
-    for name, version in origin.versions.items():
+    for name, version in provenance.versions.items():
         if name in FRAMEWORKS and version.split("+")[0] != find_pinned_version(name):
             return False
     return True

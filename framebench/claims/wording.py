@@ -26,7 +26,7 @@ NO_ADVICE = "None: the comparisons support none."
 MOST_LINES_NAMED = 4  # in brackets; more are counted
 
 
-def with_numbers(lines: Iterable[Line]) -> list[Line]:
+def select_numbered(lines: Iterable[Line]) -> list[Line]:
     """Return the lines that are used for the verdict and have a number."""
     return [line for line in lines if line.counts and line.value is not None]
 
@@ -36,27 +36,30 @@ def list_values(lines: Iterable[Line]) -> list[float]:
     return sorted(line.value for line in lines if line.value is not None)
 
 
-def select_alike(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
-    """Return the lines whose numbers are summed up behind a verdict.
+def select_summarized(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
+    """Return the lines that the number behind a verdict summarizes, such as by their median.
 
-    All have the form of the first line. For a decided verdict they are the lines that have this
-    verdict; the others are named with their own numbers. Where lines disagree they are all lines,
-    and otherwise only those with an interval, or all if no line has an interval.
+    All have the form of the first line. If the verdict is that lines disagree, they are all of
+    these. For a decided verdict they are the lines that have this verdict, or else all decided
+    ones. Of the lines that remain, those with an interval are taken, if there are any.
     """
     # per cents and counts have no common median
-    alike = [line for line in lines if line.form == lines[0].form]
+    summarized = [line for line in lines if line.form == lines[0].form]
     if verdict in DISAGREE:
-        return alike
-    decided = [line for line in alike if line.verdict in DECIDED]
+        return summarized
+    decided = [line for line in summarized if line.verdict in DECIDED]
     if verdict in DECIDED and decided:
         agreeing = [line for line in decided if line.verdict == verdict]
-        alike = agreeing or decided
-    bounded = [line for line in alike if line.is_bounded]
-    return bounded or alike
+        summarized = agreeing or decided
+    bounded = [line for line in summarized if line.is_bounded]
+    return bounded or summarized
 
 
-def span(lines: Sequence[Line]) -> tuple[float | None, float | None, float | None]:
-    """Return the median, the lowest and the highest end; no ends where a line has none."""
+def compute_span(lines: Sequence[Line]) -> tuple[float | None, float | None, float | None]:
+    """Return the median of the numbers, and the lowest and highest end of their intervals.
+
+    All are None without a number, and the ends are None if any line has no interval.
+    """
     values = list_values(lines)
     if not values:
         return None, None, None
@@ -73,19 +76,19 @@ def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
     Where the lines disagree, have no interval or are of several metrics, a median would mean
     nothing: the smallest and the largest number are returned instead.
     """
-    return sum_up(verdict, select_alike(verdict, lines))
+    return summarize_numbers(verdict, select_summarized(verdict, lines))
 
 
-def sum_up(verdict: Verdict, alike: Sequence[Line]) -> str:
-    """Return the median of lines of one form with its interval, as `describe_numbers` does."""
-    if not alike:
+def summarize_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
+    """Return what `describe_numbers` does, of lines that `select_summarized` has selected."""
+    if not lines:
         return "-"
-    form = alike[0].form
-    value, low, high = span(alike)
-    if verdict in DISAGREE or len({line.metric for line in alike}) > 1:
-        return format_range(list_values(alike), form)
-    if len(alike) > 1 and low is None:
-        return f"{format_range(list_values(alike), form)} (single draws: no interval)"
+    form = lines[0].form
+    value, low, high = compute_span(lines)
+    if verdict in DISAGREE or len({line.metric for line in lines}) > 1:
+        return format_range(list_values(lines), form)
+    if len(lines) > 1 and low is None:
+        return f"{format_range(list_values(lines), form)} (single draws: no interval)"
     return format_effect(value, low, high, form)
 
 
@@ -98,23 +101,23 @@ def qualify(verdict: Verdict, lines: Sequence[Line], claim: Claim) -> str:
     if verdict == UNMET:
         return shorten_unmet(claim, lines)
     counted = [line for line in lines if line.counts]
-    numbers = with_numbers(lines)
-    if verdict not in MEASURED or not numbers:
+    numbered = select_numbered(lines)
+    if verdict not in MEASURED or not numbered:
         return ""
-    parts = [claim.means.get("any", "")]
+    clauses = [claim.means.get("any", "")]
     verdicts = {line.verdict for line in counted}
     if verdict == "undecided":
-        parts += describe_devices(counted, claim)
+        clauses += describe_devices(counted, claim)
         # a reader would wonder why a CPU's plain numbers do not settle it
         set_aside = [line for line in lines if line.set_aside and line.verdict in MEASURED]
         for text in describe_devices(set_aside, claim):
-            parts.append(f"{text}, which do not decide")
+            clauses.append(f"{text}, which do not decide")
     elif len(verdicts) > 1:
-        parts += describe_devices(counted, claim)
+        clauses += describe_devices(counted, claim)
     else:
-        devices = {name_device(line) for line in numbers}
-        parts += [claim.means.get(verdict, ""), " and ".join(sorted(devices))]
-    return "; ".join(part for part in parts if part)
+        devices = {name_device(line) for line in numbered}
+        clauses += [claim.means.get(verdict, ""), " and ".join(sorted(devices))]
+    return "; ".join(clause for clause in clauses if clause)
 
 
 def name_device(line: Line) -> str:
@@ -133,21 +136,22 @@ def describe_devices(lines: Sequence[Line], claim: Claim) -> list[str]:
     for device, device_lines in group_by(lines, name_device).items():
         if all(line.value is None for line in device_lines):
             continue
-        by_verdict = group_by(sort_by_gain(device_lines), name_verdict)
+        lines_by_verdict = group_by(sort_by_gain(device_lines), get_verdict_key)
         labels = {line.label for line in device_lines}
         has_unique_labels = all(labels) and len(labels) == len(device_lines)
-        is_named = has_unique_labels and len(labels) <= MOST_LINES_NAMED and len(by_verdict) > 1
+        is_few = len(labels) <= MOST_LINES_NAMED
+        are_named = has_unique_labels and is_few and len(lines_by_verdict) > 1
         verdicts = []
-        for verdict_lines in by_verdict.values():
-            verdicts.append(summarize_alike(verdict_lines, claim, is_named))
+        for verdict_lines in lines_by_verdict.values():
+            verdicts.append(describe_verdict_lines(verdict_lines, claim, are_named))
         texts.append(f"{device}: {', '.join(verdicts)}")
     return texts
 
 
-def summarize_alike(lines: Sequence[Line], claim: Claim, is_named: bool) -> str:
-    """Return the verdict of lines that have the same one, and which or how many they are."""
+def describe_verdict_lines(lines: Sequence[Line], claim: Claim, are_named: bool) -> str:
+    """Return the verdict of lines that have the same one, with their labels or their number."""
     verdict = describe_verdict(lines, claim)
-    if is_named:
+    if are_named:
         return f"{verdict} ({', '.join(line.label for line in lines)})"
     if lines[0].verdict == "smaller than claimed":  # by how much is what a reader asks next
         verdict += f" ({format_range(list_values(lines), lines[0].form)})"
@@ -162,8 +166,8 @@ def sort_by_gain(lines: Sequence[Line]) -> list[Line]:
     return ranked
 
 
-def name_verdict(line: Line) -> tuple[str, ...]:
-    """Return the verdict of a line; of an undecided one, also the verdicts that are left."""
+def get_verdict_key(line: Line) -> tuple[str, ...]:
+    """Return the verdict of a line; of an undecided one, also the verdicts that are open."""
     if line.verdict == "undecided":
         return (line.verdict, *line.left)
     return (line.verdict,)
@@ -201,20 +205,20 @@ def make_reasons(claim: Claim, lines: Sequence[Line], names_machine: str = "") -
 
     `names_machine` is the machine that looked names up, if it is another one.
     """
-    counting = [line for line in lines if line.counts]
+    counted = [line for line in lines if line.counts]
     reasons = []
     if claim.definition:
         reasons.append(f"By definition: {claim.definition}")
     reasons += [claim.needs.lacking, claim.note]
-    reasons += [list_deciding(counting), describe_skipped(lines), describe_missing(counting)]
+    reasons += [list_deciding(counted), describe_skipped(lines), describe_missing(counted)]
     # many comparisons may have the same remark
-    reasons += drop_duplicates(line.remark for line in counting)
+    reasons += drop_duplicates(line.remark for line in counted)
     machines = [names_machine]
     # a line with cases has its machine in its name
     machines += [line.other_machine for line in lines if not line.cases]
-    named = ", ".join(name for name in drop_duplicates(machines) if name)
-    if named:
-        reasons.append(f"The programs of this claim ran on {named}")
+    other_machines = ", ".join(name for name in drop_duplicates(machines) if name)
+    if other_machines:
+        reasons.append(f"The programs of this claim ran on {other_machines}")
     return end_sentences(reasons)
 
 
@@ -225,12 +229,12 @@ def end_sentences(texts: Iterable[str]) -> tuple[str, ...]:
 
 def list_deciding(lines: Sequence[Line]) -> str:
     """Return the number and the verdict of each line that decides, if there are several."""
-    numbers = with_numbers(lines)
-    if len(numbers) < 2 and not any(line.on_other_gpu for line in numbers):
+    numbered = select_numbered(lines)
+    if len(numbered) < 2 and not any(line.on_other_gpu for line in numbered):
         return ""
-    by_verdict = group_by(sort_by_gain(numbers), lambda line: line.verdict)
+    lines_by_verdict = group_by(sort_by_gain(numbered), lambda line: line.verdict)
     texts = []
-    for verdict, verdict_lines in by_verdict.items():
+    for verdict, verdict_lines in lines_by_verdict.items():
         named = "; ".join(f"{line.name} {line.number}" for line in verdict_lines)
         texts.append(f"{verdict.capitalize()}: {named}")
     return ". ".join(texts)
@@ -252,12 +256,12 @@ def describe_skipped(lines: Sequence[Line]) -> str:
 
 def describe_missing(lines: Sequence[Line]) -> str:
     """Return how many measurements have no number, and the cases without any record."""
-    absent = [line for line in lines if line.value is None]
-    if not absent:
+    without_number = [line for line in lines if line.value is None]
+    if not without_number:
         return ""
-    text = f"{len(absent)} of {len(lines)} comparisons have no number"
+    text = f"{len(without_number)} of {len(lines)} comparisons have no number"
     missing_cases: list[str] = []
-    for line in absent:
+    for line in without_number:
         missing_cases += line.missing
     if missing_cases:
         text += f": no records of {', '.join(drop_duplicates(missing_cases))}"
@@ -270,17 +274,19 @@ def make_informational(lines: Sequence[Line]) -> tuple[str, ...]:
     Lines that differ only in workload and framework are given by their range.
     """
     shown = [line for line in lines if not line.decides]
-    numbers = [line for line in shown if line.value is not None]
+    numbered = [line for line in shown if line.value is not None]
     # the label is the name without workload and framework
     get_kind = attrgetter("label", "other_machine", "device", "form", "metric")
-    texts = [describe_alike(alike) for alike in group_by(numbers, get_kind).values()]
+    texts = []
+    for lines_of_kind in group_by(numbered, get_kind).values():
+        texts.append(describe_informational_lines(lines_of_kind))
     texts += [line.remark for line in shown if line.verdict == DOES_NOT_RUN]
     if not texts:
         return ()
     return end_sentences([f"Also shown: {'; '.join(texts)}"])
 
 
-def describe_alike(lines: Sequence[Line]) -> str:
+def describe_informational_lines(lines: Sequence[Line]) -> str:
     """Return `time, resnet50/torch, unet3d/jax: +6.4 to +98.1 %`, or the number of one line.
 
     The lines have one label, metric, form and other machine. They differ in place and value.
@@ -288,11 +294,11 @@ def describe_alike(lines: Sequence[Line]) -> str:
     first = lines[0]
     if len(lines) == 1:
         return f"{first.name}: {first.number}"
-    names = [first.label or first.metric]
-    names += [line.place for line in lines]
-    names.append(first.other_machine)
-    named = ", ".join(name for name in drop_duplicates(names) if name)
-    return f"{named}: {format_range(list_values(lines), first.form)}"
+    words = [first.label or first.metric]
+    words += [line.place for line in lines]
+    words.append(first.other_machine)
+    name = ", ".join(word for word in drop_duplicates(words) if word)
+    return f"{name}: {format_range(list_values(lines), first.form)}"
 
 
 def choose_advice(claim: Claim, lines: Sequence[Line]) -> str:
@@ -334,7 +340,7 @@ def describe_advice(advice: Advice, lines: Sequence[Line]) -> str:
     if advice.sign == "less":  # the smallest effect first, which a reader can count on
         values.reverse()
     text = advice.text.format(
-        measured=format_effect(*span(lines), form), range=format_range(values, form)
+        measured=format_effect(*compute_span(lines), form), range=format_range(values, form)
     )
     agreeing = sum(line.sign == advice.sign for line in lines)
     return f"{text} ({agreeing} of {len(lines)} compared.)"

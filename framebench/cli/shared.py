@@ -463,8 +463,8 @@ def find_answering_machines(
     return answering
 
 
-class Parts(NamedTuple):
-    """The parts of a selector; None for a part that it leaves out, or that is `*`."""
+class ParsedSelector(NamedTuple):
+    """The fields of a selector; None for one that it leaves out, or that is `*`."""
 
     workload: str | None = None
     framework: str | None = None
@@ -474,7 +474,7 @@ class Parts(NamedTuple):
     size: str | None = None
 
 
-def parse_selector(selector: str | None) -> Parts:
+def parse_selector(selector: str | None) -> ParsedSelector:
     """Return the parts of a selector that names one question, not a list of cases.
 
     Before a size the batch may be left out. Raises UnknownCase.
@@ -489,10 +489,10 @@ def parse_selector(selector: str | None) -> Parts:
             named[name] = text
     batch = named.pop("batch", None)
     if batch is None:
-        return Parts(**named)
+        return ParsedSelector(**named)
     if not re.fullmatch(r"b[1-9]\d{0,6}", batch):
         raise UnknownCase(f"{batch!r} in {selector!r} is no batch; write for instance b8")
-    return Parts(**named, batch=int(batch[1:]))
+    return ParsedSelector(**named, batch=int(batch[1:]))
 
 
 def is_size(text: str) -> bool:

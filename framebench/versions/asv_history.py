@@ -48,7 +48,7 @@ from framebench.records.record_base import OWN_COUNTERS, count_work
 from framebench.suite.case import Case
 from framebench.versions.accepted import AcceptedRegression, find_reason
 from framebench.versions.judge import (
-    FIRST,
+    FIRST_STEP,
     REGRESSION,
     compare_successive,
     judge_growth,
@@ -82,7 +82,7 @@ class TaggedRelease(NamedTuple):
     released: date
     framework: str
     version: str
-    is_measured: bool = True  # or planned: otherwise it has no results
+    has_results: bool = True  # it was measured or planned
 
     @property
     def tag(self) -> str:
@@ -110,9 +110,9 @@ class PlannedPeak(NamedTuple):
 def write(
     records: Iterable[Record], config_file: Path = CONFIG, plans: Iterable[PlannedPeak] = ()
 ) -> list[TaggedRelease]:
-    """Write repository, results and benchmarks of a configuration. Return the releases.
+    """Write a configuration's repository, results and benchmarks, and return the releases.
 
-    What was there is replaced. Raises NoHistoryError.
+    Files of an earlier history are replaced. Raises NoHistoryError.
     """
     config = load_config(config_file)
     history = collect(records, plans)
@@ -124,7 +124,9 @@ def write(
     releases: list[TaggedRelease] = []
     for framework, measured in history.groupby("framework")["version"]:
         releases += place_in_time(str(framework), set(measured))
-    releases.sort(key=lambda release: (*release[:2], Version(release.version)))
+    releases.sort(
+        key=lambda release: (release.released, release.framework, Version(release.version))
+    )
     commits = write_repository(releases, Path(config.repo))
     benchmarks = keep_measured(discover(config), history)
     shutil.rmtree(config.results_dir, ignore_errors=True)
@@ -194,11 +196,20 @@ def make_row(
     machine: str, case: Case, version: str, metric: str, value: float
 ) -> tuple[str | float, ...]:
     """Return a row of the history: the columns KEY_COLUMNS, and the value."""
+    benchmark = name_benchmark(case, metric)
+    strategy, batch = name_parameters(case)
+    return machine, case.framework, version, benchmark, strategy, batch, value
+
+
+def name_benchmark(case: Case, metric: str) -> str:
+    """Return asv's name of a benchmark: module, class and metric."""
     suite_class = SuiteClass(case.workload, case.framework, case.scenario, case.size)
-    benchmark = f"{suite_class.name}.{metric}"
-    # asv names parameters as Python writes them
-    parameters = repr(case.strategy), repr(case.batch)
-    return machine, case.framework, version, benchmark, *parameters, value
+    return f"{suite_class.name}.{metric}"
+
+
+def name_parameters(case: Case) -> tuple[str, str]:
+    """Return the strategy and the batch of a case as asv names parameters: by their repr."""
+    return repr(case.strategy), repr(case.batch)
 
 
 def read_numbers(measured: Measured) -> dict[str, float]:
@@ -253,47 +264,47 @@ def place_in_time(framework: str, measured: set[str]) -> list[TaggedRelease]:
             day = max(day, days[version])
         elif placed:
             day += timedelta(days=1)
-        placed.append(TaggedRelease(day, framework, version, version in measured))
+        placed.append(TaggedRelease(day, framework, version, has_results=version in measured))
     return placed
 
 
-def write_repository(releases: list[TaggedRelease], where: Path) -> dict[TaggedRelease, str]:
-    """Write a repository with a commit and a tag for each release. Return their hashes.
+def write_repository(releases: list[TaggedRelease], folder: Path) -> dict[TaggedRelease, str]:
+    """Write a repository with a commit and a tag for each release. Return the commits' hashes.
 
     The same releases give the same hashes: author and dates are fixed.
     """
     # a release whose day became known moves: the commits are written again
-    shutil.rmtree(where, ignore_errors=True)
-    where.mkdir(parents=True)
-    git(where, "init", "--quiet", "--initial-branch=releases")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    git(folder, "init", "--quiet", "--initial-branch=releases")
     hashes = {}
     for number, release in enumerate(releases):
         # a second apart where several share a day: asv sorts by these
         moment = (release.moment + timedelta(seconds=number)).isoformat()
-        variables = AUTHOR | {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
+        env_vars = AUTHOR | {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
         message = f"{release.framework} {release.version}"
-        git(where, "commit", "--quiet", "--allow-empty", "--message", message, **variables)
-        git(where, "tag", release.tag)
-        hashes[release] = git(where, "rev-parse", "HEAD").strip()
+        git(folder, "commit", "--quiet", "--allow-empty", "--message", message, **env_vars)
+        git(folder, "tag", release.tag)
+        hashes[release] = git(folder, "rev-parse", "HEAD").strip()
     return hashes
 
 
-def git(where: Path, *arguments: str, **variables: str) -> str:
+def git(folder: Path, *arguments: str, **env_vars: str) -> str:
     """Run git without the user's settings. Return what it prints. Raises NoHistoryError."""
     settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    return run_program(["git", *arguments], variables | settings, where)
+    return run_program(["git", *arguments], env_vars | settings, folder)
 
 
 def run_program(
-    command: Sequence[str], variables: dict[str, str] | None = None, folder: Path | None = None
+    command: Sequence[str], env_vars: dict[str, str] | None = None, folder: Path | None = None
 ) -> str:
-    """Return what a program prints. Raises NoHistoryError with the last line that says why not.
+    """Return what a program prints. Raises NoHistoryError with the last line of its errors.
 
-    The repository is that of the folder, also where a hook of another one has started this.
+    git uses the repository of the folder, also if a hook of another one has started this process.
     """
-    environment = {**drop_repository(os.environ), **(variables or {})}
+    environment = {**drop_repository(os.environ), **(env_vars or {})}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             cwd=folder,
             env=environment,
@@ -303,10 +314,10 @@ def run_program(
         )
     except OSError as error:
         raise NoHistoryError(f"{command[0]} could not be started: {error}") from error
-    if done.returncode:
-        message = (done.stderr or done.stdout or "no reason given").strip()
+    if process.returncode:
+        message = (process.stderr or process.stdout or "no reason given").strip()
         raise NoHistoryError(f"{' '.join(command[:4])} failed: {message.splitlines()[-1]}")
-    return done.stdout
+    return process.stdout
 
 
 def discover(config: Config) -> list[dict[str, Any]]:
@@ -317,7 +328,7 @@ def discover(config: Config) -> list[dict[str, Any]]:
 
 
 def keep_measured(benchmarks: list[dict[str, Any]], history: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the benchmarks with only their measured parameters: no page of asv's opens empty."""
+    """Return the benchmarks with only their measured parameters, so that no page opens empty."""
     measured = []
     for benchmark in benchmarks:
         rows = history[history["benchmark"] == benchmark["name"]]
@@ -352,8 +363,8 @@ def write_results(
         util.write_json(str(machine_file), {"machine": machine}, Machine.api_version)
     for (machine, tag), group in history.groupby(["machine", "tag"]):
         release = releases[str(tag)]
-        # asv draws one graph per set of requirements. So none has the release, which the commit
-        # alone tells: then all releases are points of one graph
+        # asv draws one graph for each set of requirements. So the release is not among these, and
+        # only the commit tells it: then all releases are points of one graph
         results = Results(
             params={"machine": machine, "framework": release.framework},
             requirements={},
@@ -369,11 +380,11 @@ def write_results(
                 # NaN where a combination of parameters was not measured
                 combinations = pd.MultiIndex.from_product(benchmark["params"])
                 values = rows.set_index(["strategy", "batch"])["value"].reindex(combinations)
-                none = [None] * len(values)  # one for each combination
+                unknown = [None] * len(values)  # one for each combination
                 result = BenchmarkResult(
                     result=values.tolist(),
-                    samples=none,
-                    number=none,
+                    samples=unknown,
+                    number=unknown,
                     errcode=0,
                     stderr="",
                     profile=None,
@@ -393,13 +404,13 @@ class Regression(NamedTuple):
     quantity: str
     metric: str  # of `benchmarks/common.py`
     change: float | None  # 0.3 is 30 % more; None for a case that fails
-    known: str | None = None  # why it is accepted, if it is
+    accepted_reason: str | None = None  # why it is accepted, if it is
 
     @property
     def benchmark(self) -> str:
         """Return the case and its metric as asv's page names them."""
-        _, _, _, name, *parameters, _ = make_row(self.machine, self.case, "", self.metric, 0.0)
-        return f"{name}({', '.join(map(str, parameters))})"
+        parameters = ", ".join(name_parameters(self.case))
+        return f"{name_benchmark(self.case, self.metric)}({parameters})"
 
     def sort_key(self) -> tuple[str, str, Version, Version, float]:
         """Return the key that puts those of one machine and release together, the largest first."""
@@ -425,7 +436,7 @@ def list_measured(
 ) -> list[Regression]:
     """Return the regressions of measured releases."""
     regressions = []
-    metrics = {TIME.name: "track_step_time", FIRST.name: "track_first_step"}
+    metrics = {TIME.name: "track_step_time", FIRST_STEP.name: "track_first_step"}
     for rows in compare_successive(select_single(records), make_release_blocks(records)):
         for row in rows:
             if row.verdict != REGRESSION:
@@ -439,7 +450,9 @@ def list_measured(
                 quantity=row.quantity,
                 metric=metric,
                 change=None if row.ratio is None else row.ratio - 1,
-                known=find_reason(accepted, row.change, row.case, row.quantity, row.ratio),
+                accepted_reason=find_reason(
+                    accepted, row.change, row.case, row.quantity, row.ratio
+                ),
             )
             regressions.append(regression)
     return regressions
@@ -449,13 +462,13 @@ def list_planned(
     plans: Iterable[PlannedPeak], accepted: Sequence[AcceptedRegression]
 ) -> list[Regression]:
     """Return the regressions of planned releases."""
-    by_case: dict[tuple[str, Case], list[PlannedPeak]] = defaultdict(list)
+    plans_by_case: dict[tuple[str, Case], list[PlannedPeak]] = defaultdict(list)
     for plan in plans:
-        by_case[plan.device, plan.case].append(plan)
+        plans_by_case[plan.device, plan.case].append(plan)
     regressions = []
-    for (device, case), of_case in by_case.items():
-        of_case.sort(key=lambda plan: Version(plan.version))
-        for base, change in pairwise(of_case):
+    for (device, case), case_plans in plans_by_case.items():
+        case_plans.sort(key=lambda plan: Version(plan.version))
+        for base, change in pairwise(case_plans):
             if judge_growth(base.peak_bytes, change.peak_bytes, PEAK.minimum) != REGRESSION:
                 continue
             ratio = change.peak_bytes / base.peak_bytes
@@ -468,7 +481,7 @@ def list_planned(
                 quantity=PEAK.name,
                 metric="track_own_counter_peak",
                 change=ratio - 1,
-                known=find_reason(accepted, release, case.id, PEAK.name, ratio, device),
+                accepted_reason=find_reason(accepted, release, case.id, PEAK.name, ratio, device),
             )
             regressions.append(regression)
     return regressions
@@ -477,8 +490,8 @@ def list_planned(
 def publish(config_file: Path, regressions: Iterable[Regression]) -> None:
     """Make asv's page, which lists none but these as regressions. Raises NoHistoryError.
 
-    asv looks for steps in a graph and knows no noise of an instrument. So of the steps that it
-    finds, those stay in its list that `versions compare` calls a regression.
+    asv looks for steps in a graph, and does not know an instrument's noise. So its list of steps is
+    cut down to those that `versions compare` calls a regression.
     """
     command = [sys.executable, "-m", "asv", "publish", "--no-pull", "--config", str(config_file)]
     run_program(command)

@@ -45,32 +45,35 @@ class ReleaseSearch:
         """Return the results up to now, in the order of measuring."""
         return tuple(self.results.values())
 
-    def get_result(self, place: int) -> ReleaseResult:
-        """Return the result of the release at a place. Raises the errors of `measure`."""
-        release = self.release_names[place]
+    def get_result(self, index: int) -> ReleaseResult:
+        """Return the result of a release, measured if need be. Raises the errors of `measure`.
+
+        `index` counts in `release_names`, as in the other methods.
+        """
+        release = self.release_names[index]
         if release not in self.results:
             self.results[release] = self.measure(release)
         return self.results[release]
 
-    def find_measurable(self, places: Iterable[int]) -> int | None:
-        """Return the first of these places whose release has a value."""
-        for place in places:
-            if self.get_result(place).values:
-                return place
+    def find_measurable(self, indices: Iterable[int]) -> int | None:
+        """Return the first of these indices whose release has a value, or None."""
+        for index in indices:
+            if self.get_result(index).values:
+                return index
         return None
 
     def find_step(self, low: int, high: int) -> tuple[int, int]:
-        """Return the last place before a change, and the first after it.
+        """Return the index of the last release before a change, and of the first after it.
 
-        The releases at `low` and `high` differ. Between the two places that are returned there are
-        only releases that were skipped, since they have no value or too much noise.
+        The releases at `low` and `high` differ. Between the two that are returned there are only
+        releases that were skipped, since they have no value or too much noise.
         """
         base = self.get_result(low)
         has_grown = is_growth(self.get_result(high), base)
         skipped: set[int] = set()
         while True:
             # the release at `low` is unchanged, and the one at `high` has changed
-            candidates = [place for place in range(low + 1, high) if place not in skipped]
+            candidates = [index for index in range(low + 1, high) if index not in skipped]
             if not candidates:
                 return low, high
             middle = candidates[len(candidates) // 2]
@@ -103,27 +106,27 @@ def bisect_releases(
         device: The absent device that `measure` plans for; None if it measures.
     """
     search = ReleaseSearch(release_names, measure, minimum)
-    conclude = partial(
+    make_bisection = partial(
         Bisection, framework=case.framework, case=case.id, device=device, threshold=minimum
     )
 
     # the ends are the oldest and the newest release that have a value
-    last = len(release_names) - 1
-    low = search.find_measurable(range(last + 1))
+    release_count = len(release_names)
+    low = search.find_measurable(range(release_count))
     high = None
     if low is not None:
-        high = search.find_measurable(range(last, low, -1))
+        high = search.find_measurable(range(release_count - 1, low, -1))
     if low is None or high is None:
         only = "none" if low is None else f"only {release_names[low]}"
-        span = f"the {last + 1} releases from {release_names[0]} to {release_names[-1]}"
+        span = f"the {release_count} releases from {release_names[0]} to {release_names[-1]}"
         answer = f"{only} of {span} could be measured, and it takes two"
-        return conclude(outcome="not measured", answer=answer, tried=search.tried)
+        return make_bisection(outcome="not measured", answer=answer, tried=search.tried)
     base, newest = search.get_result(low), search.get_result(high)
     changed = newest.changed(base, minimum)
     if not changed:
         outcome: BisectionOutcome = "undecided" if changed is None else "no change"
         answer = describe_unchanged(base, newest, changed, minimum)
-        return conclude(outcome=outcome, answer=answer, tried=search.tried)
+        return make_bisection(outcome=outcome, answer=answer, tried=search.tried)
 
     low, high = search.find_step(low, high)
     unchanged, first = search.get_result(low), search.get_result(high)
@@ -135,7 +138,7 @@ def bisect_releases(
             f"first changed in {', '.join(between)} or {first.release} ({change}); those before "
             f"{first.release} were stepped over"
         )
-    return conclude(
+    return make_bisection(
         outcome="one of several" if between else "found",
         answer=answer,
         tried=search.tried,
@@ -151,18 +154,21 @@ def is_growth(result: ReleaseResult, base: ReleaseResult) -> bool:
 
 
 def describe_unchanged(
-    base: ReleaseResult, last: ReleaseResult, changed: bool | None, minimum: float
+    base: ReleaseResult, newest: ReleaseResult, changed: bool | None, minimum: float
 ) -> str:
-    """Return a sentence that nothing changed between the two ends, or why that is not known."""
-    change = last.change(base)
+    """Return a sentence that nothing changed between the two ends, or why that is not known.
+
+    `changed` is what `ReleaseResult.changed` returned: False, or None for unknown.
+    """
+    change = newest.change(base)
     if change is None:
         return (
-            f"{base.release} and {last.release} are not comparable: read by {base.instrument} "
-            f"and {last.instrument}"
+            f"{base.release} and {newest.release} are not comparable: read by {base.instrument} "
+            f"and {newest.instrument}"
         )
-    summary = f"{base.release} to {last.release}: {change:+.2%}"
+    summary = f"{base.release} to {newest.release}: {change:+.2%}"
     if changed is None:
-        noise = max(base.noise, last.noise)
+        noise = max(base.noise, newest.noise)
         return f"cannot tell: {summary}, and equal processes differ by {noise:.2%}"
     return (
         f"no change by more than {minimum:.1%}: {summary}; what changed and changed back "
@@ -189,7 +195,7 @@ class ReleaseBench:
         with Run(self.session, options, self.results, self.progress) as run:
             try:
                 if not self.is_done(run.get_records(variant)):
-                    self.fill(variant, run)
+                    self.measure_processes(variant, run)
                 result = make_result(release, run.get_records(variant))
             except SetupError as error:
                 *_, last_line = str(error).strip().splitlines()
@@ -197,7 +203,7 @@ class ReleaseBench:
         self.say(f"{variant.environment.name}: {describe_result(result)}")
         return result
 
-    def fill(self, variant: Variant, run: Run) -> None:
+    def measure_processes(self, variant: Variant, run: Run) -> None:
         """Measure in fresh processes until there are enough, or one fails. Raises SetupError."""
         with releases.make_environment(
             self.case.framework, variant.environment.version, self.keep, self.say

@@ -52,7 +52,7 @@ from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
 from framebench.versions import measure as versions
 from framebench.versions.bisect import PROCESSES, ReleaseBench, bisect_releases
-from framebench.versions.bisection_record import FLOOR
+from framebench.versions.bisection_record import FLOOR, Bisection
 
 if TYPE_CHECKING:  # it imports pandas
     from framebench.versions.judge import QuantityComparison
@@ -101,7 +101,7 @@ def run(
     Exit code 1: a case was wrong, crashed, or ran out of time. Without cases and profile: training
     in fp32 and with checkpoints, evaluation, and a 3-D convolution in bf16.
     """
-    matrix = versions.choose_versions(framework, named_versions)
+    compared_versions = versions.choose_versions(framework, named_versions)
     options = runner.Options(
         profile=profile,
         threads=threads,
@@ -118,17 +118,18 @@ def run(
             supported.append(case)
     if not supported:
         fail("none of these cases can run here; framebench list --strategies has the reasons", 2)
-    title = f"versions run {framework} {matrix} {blocks} {selectors} {options}"
+    title = f"versions run {framework} {compared_versions} {blocks} {selectors} {options}"
+    process_count = blocks * len(compared_versions)  # of each case
     with open_session(results, title) as session:
-        ready = versions.install(framework, matrix, say)
+        environments_by_version = versions.install(framework, compared_versions, say)
         # a release whose kernels were compiled before would have the faster first step
-        for environment in ready.values():
+        for environment in environments_by_version.values():
             environments.warm(environment, supported, say)
-        with CaseProgress(supported, results, err, blocks * len(matrix), session.id) as progress:
+        with CaseProgress(supported, results, err, process_count, session.id) as progress:
             statuses = versions.measure(
-                supported, ready, blocks, session.id, options, results, progress
+                supported, environments_by_version, blocks, session.id, options, results, progress
             )
-    for old, new in pairwise(matrix):
+    for old, new in pairwise(compared_versions):
         command = f"framebench versions compare {framework}=={old} {framework}=={new}"
         say(command + repeat_options(results))
     has_failed = report_failures(statuses, "measurements")
@@ -136,9 +137,10 @@ def run(
 
 
 def check_order(base: str, change: str) -> None:
-    """End the command if the base is newer: what the older release needs more is no regression.
+    """End the command if the base is the newer release, and name the right order.
 
-    Raises UnknownVersion.
+    Otherwise a release that needs less memory would be reported as a regression. Raises
+    UnknownVersion.
     """
     from framebench.versions.judge import parse_pair
 
@@ -209,8 +211,14 @@ def compare_(
         if is_file:
             if results == provenance.PUBLISHED:
                 results = runner.RESULTS  # nothing is written into an installed package
-            named = strategies.split(",") if strategies else []
-            request = sources.FileRequest(Path(chosen[0]), batch, scenario, named, blocks, rounds)
+            request = sources.FileRequest(
+                file=Path(chosen[0]),
+                batch=batch,
+                scenario=scenario,
+                strategies=strategies.split(",") if strategies else [],
+                blocks=blocks,
+                rounds=rounds,
+            )
             with measuring(results):
                 records = sources.measure_file(request, base, change, results)
             rows = judge.compare_versions(records, base, change, minimum)
@@ -250,11 +258,11 @@ def compare_recorded(
     """
     from framebench.versions import judge, sources  # these import pandas
 
-    cases = None
+    case_ids = None
     if selectors:
-        cases = {case.id for case in choose_cases(selectors, [], size="*")}
-    machine_records = sources.read_records_of_both(results, machine, base, change, cases)
-    records = sources.select_named(machine_records, cases)
+        case_ids = {case.id for case in choose_cases(selectors, [], size="*")}
+    machine_records = sources.read_records_of_both(results, machine, base, change, case_ids)
+    records = sources.select_named(machine_records, case_ids)
     was_measured = judge.has_both(machine_records, base, change)
     if was_measured and not judge.has_both(records, base, change):
         fail(explain_not_measured(machine_records, base, change, selectors, results), 2)
@@ -293,7 +301,11 @@ def suggest_next(
     threshold: str | None,
     has_plans: bool,
 ) -> None:
-    """Say which commands find the release that regressed, and what a GPU's plans are."""
+    """Print the command that finds the release with the regression, if it is one of a peak.
+
+    With `has_plans` also print the command that compares both releases' plans for a GPU, if there
+    are any.
+    """
     from framebench.versions import sources, table  # these import pandas
 
     bisection = table.suggest_bisection(regressions)
@@ -307,31 +319,33 @@ def suggest_next(
 def explain_not_measured(
     records: list[Record], base: str, change: str, selectors: list[str], results: Path
 ) -> str:
-    """Return that a machine has no record of the named cases in both releases, and of which it has.
+    """Return the message that a machine has not measured the named cases in both releases.
 
-    The message ends with the command that measures them.
+    It says how many other cases each release has, and ends with the command that measures the
+    named ones.
     """
     from framebench.versions.judge import name_release, suggest_run
 
-    measured = []
+    case_counts = []
     for release in (base, change):
         cases = {record.case for record in records if name_release(record) == release}
-        measured.append(f"{release}: {format_count(len(cases), 'case')}")
-    named = " ".join(map(shlex.quote, selectors))
+        case_counts.append(f"{release}: {format_count(len(cases), 'case')}")
+    arguments = " ".join(map(shlex.quote, selectors))
+    command = f"{suggest_run(base, change)} {arguments}{repeat_options(results)}"
     return (
-        f"no case of {named} has records of both {base} and {change}; of others there are: "
-        f"{', '.join(measured)}; {suggest_run(base, change)} {named}{repeat_options(results)}"
+        f"no case of {arguments} has records of both {base} and {change}; of others there are: "
+        f"{', '.join(case_counts)}; {command}"
     )
 
 
 def parse_share(text: str | None) -> float | None:
-    """Return `5%` and `0.05` as 0.05. Raises typer.BadParameter."""
+    """Return `5%` or `0.05` as 0.05, and None as None. Raises typer.BadParameter."""
     if text is None:
         return None
     try:
         share = float(text.removesuffix("%"))
     except ValueError:
-        share = -1.0
+        share = -1.0  # refused below
     if text.endswith("%"):
         share /= 100
     if not 0 <= share < 1:
@@ -343,7 +357,7 @@ def parse_share(text: str | None) -> float | None:
 def bisect(
     first: Annotated[str, typer.Argument(help="The older release, such as 0.9.2.")],
     last: Annotated[str, typer.Argument(help="The newer release.")],
-    case: Annotated[str, typer.Argument(help=CASE_HELP)],
+    case_or_file: Annotated[str, typer.Argument(help=CASE_HELP, metavar="CASE")],
     framework: Annotated[str, typer.Option(help="Such as jax.")],
     threshold: Annotated[str, typer.Option(help="The smallest change that matters.")] = "1%",
     processes: Annotated[int, typer.Option(min=1, help=PROCESSES_HELP)] = PROCESSES,
@@ -363,59 +377,81 @@ def bisect(
     the first, or noise hides it.
     """
     # these import pandas
-    from framebench.devices.plans.store import list_versions
     from framebench.versions.bisection_table import make_table
     from framebench.versions.planned import PlanBench
 
-    find_pinned_version(framework)
+    find_pinned_version(framework)  # raises UnknownName for an unknown framework
     minimum = parse_share(threshold) or 0.0
     if minimum < FLOOR:
         fail(
             f"--threshold {threshold} is less than equal processes differ by: at least {FLOOR:.1%}",
             2,
         )
-    if device is not None and case.endswith(".py"):
-        command = f"framebench try {case} --device {device}{repeat_options(results)}"
+    is_file = case_or_file.endswith(".py")
+    if device is not None and is_file:
+        command = f"framebench try {case_or_file} --device {device}{repeat_options(results)}"
         fail(f"--device takes the suite's cases: `{command}`", 2)
-    with open_case(case, batch, results) as (opened, folder):
-        check_bisected(opened, framework, device)
-        listed = releases.list_releases(framework)
-        unlisted_releases: set[str] = set()
-        if device is not None:
-            # a cached plan takes no package, and may be of a release for a newer Python
-            public = {Version(release).public for release in listed}
-            unlisted_releases = list_versions(results, device, framework) - public
-            listed = sorted({*listed, *unlisted_releases}, key=Version)
-        names = releases.select_between(framework, first, last, listed)
-        say(f"{format_count(len(names), 'release')}: {', '.join(names)}")
-        unlisted = [name for name in names if name in unlisted_releases]
-        if unlisted:
+    with open_case(case_or_file, batch, results) as (case, folder):
+        check_bisected(case, framework, device)
+        release_names, only_planned = list_bisected(framework, first, last, device, results)
+        say(f"{format_count(len(release_names), 'release')}: {', '.join(release_names)}")
+        if only_planned:
             say(
-                f"pip lists no {', '.join(unlisted)} for this Python, only its plan is there; "
+                f"pip lists no {', '.join(only_planned)} for this Python, only its plan is there; "
                 "others between these releases may be missing"
             )
         if device is not None:
-            measure = PlanBench(opened.id, device, results).measure
-            answer = bisect_releases(opened, minimum, names, measure, device)
+            plan = PlanBench(case.id, device, results).measure
+            bisection = bisect_releases(case, minimum, release_names, plan, device)
         else:
-            # without the threshold: a search with another one reads the same values
-            title = f"bisect {opened.id} {first} {last} {processes}"
             # `open_case` has locked the results already if the case is a file
-            lock = nullcontext() if case.endswith(".py") else lock_results(results)
-            most_releases = 2 + len(names).bit_length()  # both ends, and what halving takes
-            most_processes = processes * most_releases
-            with (
-                lock,
-                open_session(folder, title) as session,
-                CaseProgress([opened], folder, err, most_processes, session.id) as progress,
-            ):
-                bench = ReleaseBench(opened, session.id, folder, say, keep, processes, progress)
-                answer = bisect_releases(opened, minimum, names, bench.measure)
+            with nullcontext() if is_file else lock_results(results):
+                bisection = bisect_measured(case, minimum, release_names, folder, processes, keep)
     if as_json:
-        echo(answer.model_dump_json(indent=1))
+        echo(bisection.model_dump_json(indent=1))
     else:
-        make_table(answer).terminal(out)
-    raise typer.Exit(EXIT_CODES[answer.outcome])
+        make_table(bisection).terminal(out)
+    raise typer.Exit(EXIT_CODES[bisection.outcome])
+
+
+def list_bisected(
+    framework: str, first: str, last: str, device: str | None, results: Path
+) -> tuple[list[str], list[str]]:
+    """Return the releases from the first to the last, and those of them that pip does not list.
+
+    Only for a device there are unlisted ones: a cached plan needs no package, and may be of a
+    release for a newer Python.
+    """
+    from framebench.devices.plans.store import list_versions  # imports pandas
+
+    listed = releases.list_releases(framework)
+    planned: set[str] = set()
+    if device is not None:
+        planned = list_versions(results, device, framework)
+    unlisted = planned - {Version(release).public for release in listed}
+    all_releases = sorted({*listed, *unlisted}, key=Version)
+    selected = releases.select_between(framework, first, last, all_releases)
+    return selected, [release for release in selected if release in unlisted]
+
+
+def bisect_measured(
+    case: Case,
+    minimum: float,
+    release_names: list[str],
+    folder: Path,
+    processes: int,
+    keep: bool,
+) -> Bisection:
+    """Bisect by measuring releases in fresh processes. An interrupted session resumes."""
+    # without the threshold: a search with another one reads the same values
+    title = f"bisect {case.id} {release_names[0]} {release_names[-1]} {processes}"
+    most_releases = 2 + len(release_names).bit_length()  # both ends, and what halving takes
+    with (
+        open_session(folder, title) as session,
+        CaseProgress([case], folder, err, processes * most_releases, session.id) as progress,
+    ):
+        bench = ReleaseBench(case, session.id, folder, say, keep, processes, progress)
+        return bisect_releases(case, minimum, release_names, bench.measure)
 
 
 def check_bisected(case: Case, framework: str, device: str | None) -> None:
@@ -425,30 +461,37 @@ def check_bisected(case: Case, framework: str, device: str | None) -> None:
     if case.ranks > 1:
         fail(f"{case.id}: bisect measures a single process, and not one of several ranks", 2)
     obstacle = None
-    if device is None:  # a plan takes no hardware
+    if device is None:  # a plan needs no hardware
         obstacle = runner.explain_unsupported(case)
     if obstacle:
         fail(f"{case.id}: {obstacle}", 2)
 
 
 @contextmanager
-def open_case(case: str, batch: int, results: Path) -> Iterator[tuple[Case, Path]]:
+def open_case(case_or_file: str, batch: int, results: Path) -> Iterator[tuple[Case, Path]]:
     """Yield the case, or the baseline of a user's file, and the folder of its records.
 
-    The folder is another than the suite's, so that these records are in none of its tables. For a
-    user's file, the pinned release first computes the baseline's references. Raises UnknownCase.
+    The folder is not the suite's, so that none of its tables shows these records. For a user's
+    file, the results are locked, and the pinned release first computes the baseline's references.
+    Raises UnknownCase.
     """
-    if not case.endswith(".py"):
-        yield parse(case), results / "bisect"
+    if not case_or_file.endswith(".py"):
+        yield parse(case_or_file), results / "bisect"
         return
     try:
         with (
             lock_results(results),
             open_model(
-                Path(case), scenario="train", strategies=[], batch=batch, env=None, results=results
-            ) as (cases, _, folder),
+                Path(case_or_file),
+                scenario="train",
+                strategies=[],  # the baseline alone
+                batch=batch,
+                env=None,
+                results=results,
+            ) as (cases, _environment, folder),
         ):
-            yield cases[0], folder / "bisect"
+            (baseline,) = cases
+            yield baseline, folder / "bisect"
     except Fault as error:
         fail(str(error), 2)
 
@@ -482,13 +525,12 @@ def newest(
     not here. Plans have no noise. Jittor has none.
     """
     # these import pandas
-    from framebench.versions import newest as search
     from framebench.versions import planned
     from framebench.versions.accepted import MalformedEntry, read_accepted
+    from framebench.versions.newest import PairBench, find_release_pair
     from framebench.versions.table import make_table
 
-    names = drop_duplicates(frameworks or FRAMEWORKS)
-    pairs = [search.find_release_pair(name) for name in names]
+    pairs = [find_release_pair(name) for name in drop_duplicates(frameworks or FRAMEWORKS)]
     minimum = parse_share(threshold)
     if device is not None:
         codes = []
@@ -500,7 +542,7 @@ def newest(
     except MalformedEntry as error:
         fail(str(error), 2)
     options = runner.Options(profile=profile, rounds=rounds, cold_blocks=versions.COLD_BLOCKS)
-    bench = search.PairBench(blocks, options, results, minimum, keep, accepted)
+    bench = PairBench(blocks, options, results, minimum, keep, accepted)
     verdicts = []
     for pair in pairs:
         verdict = bench.measure_pair(pair)
@@ -583,30 +625,30 @@ def publish(
     from framebench.versions import asv_history as history
     from framebench.versions.accepted import MalformedEntry, read_accepted
 
-    file = config or history.CONFIG
-    folder = Results(results)
+    config_file = config or history.CONFIG
+    recorded = Results(results)
     plans = history.read_plans(results)
-    if not folder.machines and not plans:
-        fail(folder.explain_absence(), 1)
+    if not recorded.machines and not plans:
+        fail(recorded.explain_absence(), 1)
     try:
         accepted = read_accepted()
     except MalformedEntry as error:
         fail(str(error), 2)
     try:
-        written = history.write(folder.records, file, plans)
-        regressions = history.find_regressions(folder.records, plans, accepted)
-        history.publish(file, regressions)
+        tagged = history.write(recorded.records, config_file, plans)
+        regressions = history.find_regressions(recorded.records, plans, accepted)
+        history.publish(config_file, regressions)
     except history.NoHistoryError as error:
         fail(str(error), 1)
-    measured_count = sum(release.is_measured for release in written)
+    result_count = sum(release.has_results for release in tagged)
     say(
-        f"{format_count(len(written), 'release')} from {written[0].tag} to {written[-1].tag}, "
-        f"{measured_count} of them with results"
+        f"{format_count(len(tagged), 'release')} from {tagged[0].tag} to {tagged[-1].tag}, "
+        f"{result_count} of them with results"
     )
     say(format_count(len(regressions), "regression"))
     for regression in regressions:
         step = f"{regression.before} to {regression.after}, on {regression.machine}"
         growth = "" if regression.change is None else f"{regression.change:+.1%} "
-        known = f" (known: {regression.known})" if regression.known else ""
+        known = f" (known: {regression.accepted_reason})" if regression.accepted_reason else ""
         say(f"{step}: {growth}{regression.quantity} of {regression.case.id}{known}")
-    say(f"asv --config {file.name} preview shows it")
+    say(f"asv --config {config_file.name} preview shows it")

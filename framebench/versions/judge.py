@@ -49,19 +49,20 @@ INCOMPARABLE, OTHER_WORK = "not comparable", INSTRUCTIONS.more
 # in the order of a table
 VERDICTS = (REGRESSION, IMPROVEMENT, OTHER_WORK, INCOMPARABLE, NONE, SAME_WORK, UNDECIDED, TOO_FEW)
 # mostly compilation, which scatters more than steps do
-FIRST = Quantity("first step", "s", minimum=0.10, more="slower", less="faster")
-QUANTITIES = (PEAK, TIME, FIRST)  # less is better for each
+FIRST_STEP = Quantity("first step", "s", minimum=0.10, more="slower", less="faster")
+QUANTITIES = (PEAK, TIME, FIRST_STEP)  # less is better for each
 STATUS = "status"  # the quantity of a row about a case that did not run to its end in some process
-APART = "no timed block has both releases"
+NO_SHARED_BLOCK = "no timed block has both releases"
 # a first step counts if it compiles everything
 FEW_FIRST_STEPS = f"fewer than {FEWEST_BLOCKS} blocks have first steps with fresh caches"
 # by quantity, why a case has no ratio
-MISSING = {
+NO_RATIO_REASONS = {
     PEAK.name: "there are no peaks of both",
-    TIME.name: APART,
-    FIRST.name: FEW_FIRST_STEPS,
+    TIME.name: NO_SHARED_BLOCK,
+    FIRST_STEP.name: FEW_FIRST_STEPS,
 }
-EXPLAINED = (APART, NO_INTERVAL, FEW_FIRST_STEPS)  # reasons that a table's caption explains
+# reasons that a table counts with the rows it hides, and does not repeat for each row
+COUNTED_REASONS = (NO_SHARED_BLOCK, NO_INTERVAL, FEW_FIRST_STEPS)
 
 
 class UnknownVersion(ValueError):
@@ -127,8 +128,8 @@ def parse_release(text: str) -> tuple[str, str]:
 def parse_pair(base: str, change: str) -> tuple[str, str, str]:
     """Return the framework and both versions of two releases. Raises UnknownVersion."""
     framework, old = parse_release(base)
-    other, new = parse_release(change)
-    if framework != other or old == new:
+    change_framework, new = parse_release(change)
+    if framework != change_framework or old == new:
         raise UnknownVersion(f"{base} and {change} are not two versions of one framework")
     return framework, old, new
 
@@ -193,7 +194,7 @@ def decide_row(row: QuantityComparison) -> QuantityComparison:
 
 
 def judge_growth(base: int, change: int, minimum: float) -> str:
-    """Return the verdict on an exact number, of which growth up to the share `minimum` is none."""
+    """Return the verdict on two exact numbers: a change up to the share `minimum` is NONE."""
     growth = change / base - 1
     if abs(growth) <= minimum:
         return NONE
@@ -201,21 +202,21 @@ def judge_growth(base: int, change: int, minimum: float) -> str:
 
 
 def select_version(
-    records: Sequence[Record], text: str, hint: str
+    records: Sequence[Record], version: str, hint: str
 ) -> dict[tuple[str, str], list[Record]]:
-    """Return the records of one version by machine and case, in the order of measurement.
+    """Return the records of one version (`jax==0.9.2`) by machine and case, oldest first.
 
     Raises ReleaseNotMeasured, whose message ends with the hint, if no record is of the version.
     """
     selected = defaultdict(list)
     for record in sorted(records, key=get_measurement_time):
-        if name_release(record) == text:
+        if name_release(record) == version:
             selected[record.provenance.machine, record.case].append(record)
     if not selected:
         releases = sorted({name_release(record) for record in records})
         machines = sorted({record.provenance.machine for record in records})
         raise ReleaseNotMeasured(
-            f"no records of {text} (machine {', '.join(machines) or 'none'}); there are: "
+            f"no records of {version} (machine {', '.join(machines) or 'none'}); there are: "
             f"{', '.join(releases) or 'none'}; {hint}"
         )
     return selected
@@ -236,18 +237,19 @@ def explain_no_machine(
 ) -> ReleaseNotMeasured:
     """Return the error that no machine has measured both releases, with the machines of each.
 
-    `other_way` stands before the command that measures them.
+    `other_way` is a clause that stands before the command that measures them.
     """
-    machines: dict[str, set[str]] = {base: set(), change: set()}
+    machines_by_release: dict[str, set[str]] = {base: set(), change: set()}
     for record in records:
         release = name_release(record)
-        if release in machines:
-            machines[release].add(record.provenance.machine)
-    sides = []
-    for release, names in machines.items():
-        sides.append(f"{release} by {', '.join(sorted(names)) or 'none'}")
+        if release in machines_by_release:
+            machines_by_release[release].add(record.provenance.machine)
+    clauses = []
+    for release, machines in machines_by_release.items():
+        clauses.append(f"{release} by {', '.join(sorted(machines)) or 'none'}")
+    command = suggest_run(base, change)
     return ReleaseNotMeasured(
-        f"no machine has measured both: {', '.join(sides)}; {other_way}{suggest_run(base, change)}"
+        f"no machine has measured both: {', '.join(clauses)}; {other_way}{command}"
     )
 
 
@@ -260,7 +262,9 @@ def suggest_run(base: str, change: str) -> str:
 def compare_case(
     blank: QuantityComparison, blocks: Blocks, threshold: float | None
 ) -> list[QuantityComparison]:
-    """Return a row for each quantity of one case, with a verdict if no interval decides.
+    """Return a row for each quantity of one case.
+
+    A row has its verdict only where no interval has to decide it (`decide_row`).
 
     Args:
         blank: A comparison with only case, versions and records, from which the rows are made.
@@ -274,16 +278,16 @@ def compare_case(
         rows.append(compare_statuses(blank))
     if not base or not change:
         return rows
-    found = verdicts.compare(base, change, blocks)
+    comparisons = verdicts.compare(base, change, blocks)
     first_step = compare_first_steps(base, change)
     if first_step:
-        found.append(first_step)
-    by_quantity = {verdict.quantity: verdict for verdict in found}
+        comparisons.append(first_step)
+    by_quantity = {comparison.quantity: comparison for comparison in comparisons}
     for quantity in QUANTITIES:
         minimum = quantity.minimum if threshold is None else threshold
         row = blank._replace(quantity=quantity.name, unit=quantity.unit, minimum=minimum)
         if quantity.name in by_quantity:
-            rows.append(fill_in_quantity(row, quantity, by_quantity[quantity.name]))
+            rows.append(add_numbers_or_reason(row, quantity, by_quantity[quantity.name]))
         else:
             rows.append(explain_missing(row, base + change))
     if INSTRUCTIONS.name in by_quantity:  # where the processor counts instructions
@@ -291,7 +295,7 @@ def compare_case(
         row = blank._replace(
             quantity=work.quantity, minimum=INSTRUCTIONS.minimum, verdict=work.verdict
         )
-        rows.append(fill_in(row, work))
+        rows.append(add_numbers(row, work))
     return rows
 
 
@@ -300,25 +304,28 @@ def select_ok(records: Iterable[Record]) -> list[Record]:
     return [record for record in records if record.status == "ok"]
 
 
-def fill_in_quantity(
+def add_numbers_or_reason(
     row: QuantityComparison, quantity: Quantity, comparison: Verdict
 ) -> QuantityComparison:
-    """Return a row with the numbers of a comparison, and why it has no interval if so."""
-    row = fill_in(row, comparison)
+    """Return a row with the numbers of a comparison, and without an interval the reason."""
+    row = add_numbers(row, comparison)
     if row.low is not None:
         return row
     if quantity is TIME:
         return row._replace(reason=NO_INTERVAL)
-    return row._replace(reason=MISSING[quantity.name])
+    return row._replace(reason=NO_RATIO_REASONS[quantity.name])
 
 
 def explain_missing(row: QuantityComparison, records: Sequence[Record]) -> QuantityComparison:
-    """Return a row without numbers, with the reason why both sides cannot be compared."""
+    """Return a row without numbers, with the reason why the two releases cannot be compared.
+
+    `records` are those of both releases.
+    """
     instruments = {str(record.peak_instrument) for record in records if record.peaks}
     if row.quantity == PEAK.name and len(instruments) > 1:
         reason = f"read by different instruments: {', '.join(sorted(instruments))}"
         return row._replace(verdict=INCOMPARABLE, reason=reason)
-    return row._replace(reason=MISSING[row.quantity])
+    return row._replace(reason=NO_RATIO_REASONS[row.quantity])
 
 
 def compare_statuses(blank: QuantityComparison) -> QuantityComparison:
@@ -356,23 +363,27 @@ def compare_statuses(blank: QuantityComparison) -> QuantityComparison:
 
 
 def compare_first_steps(base: Sequence[Record], change: Sequence[Record]) -> Verdict | None:
-    """Compare the first steps of the processes of each block, which compile one after the other."""
+    """Compare the seconds of first steps within blocks, or return None if no block has both.
+
+    The processes of a block compile one after the other.
+    """
     base_times, change_times, log_ratios = [], [], []
-    for one, other in match_blocks(base, change):
+    for base_record, change_record in match_blocks(base, change):
+        base_time, change_time = base_record.first_step_s, change_record.first_step_s
         # later blocks find everything compiled, and have none
-        if one.first_step_s and other.first_step_s:
-            base_times.append(one.first_step_s)
-            change_times.append(other.first_step_s)
-            log_ratios.append(math.log(other.first_step_s / one.first_step_s))
+        if base_time and change_time:
+            base_times.append(base_time)
+            change_times.append(change_time)
+            log_ratios.append(math.log(change_time / base_time))
     if not log_ratios:
         return None
     ratio = compare_blocks(log_ratios)
     return verdicts.make_verdict(
-        FIRST, ratio, geometric_mean(base_times), geometric_mean(change_times)
+        FIRST_STEP, ratio, geometric_mean(base_times), geometric_mean(change_times)
     )
 
 
-def fill_in(row: QuantityComparison, comparison: Verdict) -> QuantityComparison:
+def add_numbers(row: QuantityComparison, comparison: Verdict) -> QuantityComparison:
     """Return a row with the numbers of a comparison."""
     return row._replace(
         base_value=comparison.base,
@@ -389,7 +400,7 @@ def fill_in(row: QuantityComparison, comparison: Verdict) -> QuantityComparison:
 def list_releases(records: Iterable[Record]) -> dict[str, list[str]]:
     """Return the releases of each framework that the records are of, oldest first.
 
-    What is no version by the common rules is left out.
+    What is no version by the rules of `packaging` is left out.
     """
     releases: defaultdict[str, set[str]] = defaultdict(set)
     for record in records:

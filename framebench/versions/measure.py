@@ -67,12 +67,12 @@ def select_cases(
     Without both they are those of STANDING, at the base batch. Raises UnknownCase.
     """
     cases: list[Case] = []
-    of_profile = profiles.list_profile_cases(profile) if profile else None
+    profile_cases = profiles.list_profile_cases(profile) if profile else None
     if selectors:
         for selector in selectors:
-            cases += select(selector, candidates=of_profile)
-    elif of_profile is not None:
-        cases += of_profile
+            cases += select(selector, candidates=profile_cases)
+    elif profile_cases is not None:
+        cases += profile_cases
     else:
         for selector in STANDING:
             cases += select_base_batch(selector)
@@ -97,37 +97,39 @@ def install(framework: str, versions: Sequence[str], say: Say) -> dict[str, Envi
 
     Raises SetupError.
     """
-    ready = {}
+    environments_by_version = {}
     for version in versions:
-        ready[version] = releases.ensure_release(framework, version, package="", more=(), say=say)
-    return ready
+        environments_by_version[version] = releases.ensure_release(
+            framework, version, package="", more=(), say=say
+        )
+    return environments_by_version
 
 
 def measure(
     cases: list[Case],
-    ready: dict[str, Environment],
+    environments_by_version: dict[str, Environment],
     blocks: int,
     session: str,
     options: Options,
     results: Path,
     progress: Listener = SILENT,
 ) -> list[str]:
-    """Measure each case in `blocks` blocks, with the versions in `ready` as variants.
+    """Measure each case in `blocks` blocks, with the versions as variants.
 
     Return the statuses of all records. What this session has measured already is not repeated.
     Raises OSError if a record cannot be written.
     """
     groups = []
-    statuses: list[str] = []
+    all_variants: list[Variant] = []
     for case in cases:
+        variants = [Variant(case, each) for each in environments_by_version.values()]
+        all_variants += variants
         # every other release is compared with the oldest
-        base, *others = [Variant(case, environment) for environment in ready.values()]
-        groups.append(Group(f"versions/{case.id}", (base,), tuple(others)))
+        base, *candidates = variants
+        groups.append(Group(f"versions/{case.id}", (base,), tuple(candidates)))
+    statuses: list[str] = []
     with Run(session, options, results, progress) as run:
         measure_blocks(groups, run, blocks)
-        for case in cases:
-            for environment in ready.values():
-                statuses += [
-                    record.status for record in run.get_records(Variant(case, environment))
-                ]
+        for variant in all_variants:
+            statuses += [record.status for record in run.get_records(variant)]
     return statuses

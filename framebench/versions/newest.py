@@ -166,9 +166,9 @@ class PairBench:
         folder = self.results / FOLDER
         with ExitStack() as stack:
             for version in (pair.newest, *pair.older):
-                made = releases.make_environment(pair.framework, version, self.keep, say)
+                environment = releases.make_environment(pair.framework, version, self.keep, say)
                 try:
-                    newest = stack.enter_context(made)
+                    newest = stack.enter_context(environment)
                     self.warm(newest, cases)
                     break
                 except SetupError as error:
@@ -176,18 +176,19 @@ class PairBench:
                     say(problems[-1])
             else:
                 return NewestVerdict(pair, "cannot be installed", "; ".join(problems))
-            ready = {pair.pinned: pinned, newest.version: newest}
-            measure.measure(cases, ready, self.blocks, session, self.options, folder, progress)
+            both = {pair.pinned: pinned, newest.version: newest}
+            measure.measure(cases, both, self.blocks, session, self.options, folder, progress)
         # only records of this session: earlier ones may be of another pinned version
         run = Run(session, self.options, folder)
-        records: dict[str, list[Record]] = {version: [] for version in ready}
-        for version, environment in ready.items():
-            for case in cases:
-                records[version] += run.get_records(Variant(case, environment))
+        pinned_records: list[Record] = []
+        newest_records: list[Record] = []
+        for case in cases:
+            pinned_records += run.get_records(Variant(case, pinned))
+            newest_records += run.get_records(Variant(case, newest))
         verdict = judge_newest(
             replace(pair, newest=newest.version),
-            records[pair.pinned],
-            records[newest.version],
+            pinned_records,
+            newest_records,
             self.threshold,
             self.accepted,
         )

@@ -45,19 +45,19 @@ def resolve(framework: str, version: str) -> dict[str, str]:
     are silently wrong. Raises SetupError.
     """
     pins_file = find_pinned_versions(framework)[find_pinned_version(framework)]
-    others = {}
-    for name, pinned in read_pins(pins_file).items():
+    other_pins = {}  # versions of the packages that are not the framework's
+    for name, pinned_version in read_pins(pins_file).items():
         if not name.startswith(framework):
-            others[name] = pinned
+            other_pins[name] = pinned_version
     requested = [f"{releases.PACKAGE.get(framework, framework)}=={version}"]
     # packages that a user's own installation would have
-    for name in others:
+    for name in other_pins:
         if name in NEEDS[framework] or name in ALSO_NEEDED or name.startswith("onednn"):
             requested.append(name)
     try:  # the fewer packages differ, the more a difference is the framework's
-        return ask_pip(requested, others)
+        return ask_pip(requested, other_pins)
     except SetupError:
-        return ask_pip(requested, {"numpy": others["numpy"]})
+        return ask_pip(requested, {"numpy": other_pins["numpy"]})
 
 
 def ask_pip(requested: list[str], constraints: dict[str, str]) -> dict[str, str]:

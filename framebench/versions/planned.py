@@ -53,8 +53,8 @@ NO_PLAN = "no plan"
 ACCEPTED = "known regression"  # the verdict on one that accepted.toml has
 EXAMPLE = "such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'"
 ONE_CUDNN = (
-    "only one of the two releases is installed with cuDNN, which tells the workspaces of "
-    "convolutions"
+    "only one of the two releases is installed with cuDNN, from which the workspaces of "
+    "convolutions are known"
 )
 HOW = {
     "jax": "Planned by each release's own compiler, not measured.",
@@ -128,13 +128,13 @@ def compare_releases(
     as_json: bool,
     plan_usual: bool = False,
 ) -> int:
-    """Print the predictions of two releases for the same cases, and return the exit code.
+    """Print the plans of two releases for the same cases, and return the exit code.
 
-    It is 1 if a peak has grown and `accepted.toml` does not have it, 3 if a case has no prediction
-    in one of them, and otherwise 0.
+    It is 1 if a peak has grown and `accepted.toml` does not have it, 3 if a case has no plan in one
+    of them, and otherwise 0.
 
-    Without selectors the cases are those of which both releases have a cached prediction, and
-    nothing is planned, unless `plan_usual` asks for the predictions that PLANNED lacks.
+    Without selectors the cases are those of which both releases have a cached plan, and nothing is
+    planned anew. With `plan_usual` they are also those of PLANNED, planned where a plan is missing.
     """
     try:
         framework, old, new = parse_pair(base, change)
@@ -162,7 +162,7 @@ def compare_releases(
         if row["verdict"] == REGRESSION:
             row = mark_accepted(row, change, target.name, accepted)
         rows.append(row)
-        if framework == "torch":  # they say what in a simulation is not the release's own
+        if framework == "torch":  # notes on what a simulation takes from another release
             notes += [*base_plan.notes, *change_plan.notes]
     if as_json:
         content = {"base": base, "change": change, "device": target.name, "rows": rows}
@@ -186,16 +186,16 @@ def choose_named(selectors: Sequence[str], framework: str) -> list[Case]:
 
     Ends the command if there is none. Raises UnknownCase.
     """
-    named: list[Case] = []
+    selected: list[Case] = []
     for selector in selectors:
-        named += select_cases(selector)
-    of_framework = [case for case in drop_duplicates(named) if case.framework == framework]
-    supported = [case for case in of_framework if case.support.supported]
-    if not of_framework:
+        selected += select_cases(selector)
+    cases = [case for case in drop_duplicates(selected) if case.framework == framework]
+    supported = [case for case in cases if case.support.supported]
+    if not cases:
         fail(f"none of these cases is one of {framework}; name some, {EXAMPLE}", 2)
     if not supported:
-        fail(f"{of_framework[0].id}: unsupported: {of_framework[0].support.why}", 2)
-    unsupported_count = len(of_framework) - len(supported)
+        fail(f"{cases[0].id}: unsupported: {cases[0].support.why}", 2)
+    unsupported_count = len(cases) - len(supported)
     if unsupported_count:
         say(f"{format_count(unsupported_count, 'case')} skipped, which {framework} does not have")
     return supported
@@ -211,18 +211,21 @@ def find_cached_by_both(
 ) -> list[Case]:
     """Return the cases at full size of which both releases have a cached peak."""
     cases = select_cases(f"*/{framework}")
-    of_old = find_cached(cases, device, results, old)
-    of_new = find_cached(cases, device, results, new)
-    shared = []
+    old_plans = find_cached(cases, device, results, old)
+    new_plans = find_cached(cases, device, results, new)
+    planned_by_both = []
     for case in cases:
-        plans = (of_old.get(case), of_new.get(case))
+        plans = (old_plans.get(case), new_plans.get(case))
         if all(plan is not None and plan.peak_bytes is not None for plan in plans):
-            shared.append(case)
-    return shared
+            planned_by_both.append(case)
+    return planned_by_both
 
 
 def explain_no_cached(base: str, change: str, device: Device, results: Path) -> str:
-    """Return that two releases have no case in common, which releases there are, and what to do."""
+    """Return the message that no case has cached plans of both releases.
+
+    It names the releases with cached plans, and the command that plans both.
+    """
     framework, _, _ = parse_pair(base, change)
     cached = set()
     for root in drop_duplicates((results, store.choose_writable_folder(results))):

@@ -14,7 +14,7 @@ from framebench.records.record_base import RecordBase
 from framebench.strategies.strategy import FRAMEWORKS, TITLES
 
 TITLE = "Releases that can be compared"
-Places = dict[str, set[str]]  # the cases by machine or device
+CasesByPlace = dict[str, set[str]]  # a place is a machine or a device
 
 
 class RecordedRelease(NamedTuple):
@@ -29,12 +29,12 @@ def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Plann
 
     Only cases with a peak count: `records` may have failed, and `predictions` be refused.
     """
-    machines: dict[RecordedRelease, Places] = defaultdict(lambda: defaultdict(set))
+    machines: dict[RecordedRelease, CasesByPlace] = defaultdict(lambda: defaultdict(set))
     for record in records:
         if record.status == "ok" and record.framework_version and record.peaks:
             release = RecordedRelease(record.parsed.framework, record.framework_version)
             machines[release][record.provenance.machine].add(record.case)
-    devices: dict[RecordedRelease, Places] = defaultdict(lambda: defaultdict(set))
+    devices: dict[RecordedRelease, CasesByPlace] = defaultdict(lambda: defaultdict(set))
     for prediction in predictions:
         if prediction.peak_bytes is not None:
             release = RecordedRelease(prediction.framework, prediction.framework_version)
@@ -62,6 +62,6 @@ def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Plann
     )
 
 
-def count_cases(places: Places) -> str:
+def count_cases(cases: CasesByPlace) -> str:
     """Return how many cases each machine or device has, such as `zen4-2core 12`."""
-    return ", ".join(f"{name} {len(places[name])}" for name in sorted(places)) or MISSING
+    return ", ".join(f"{place} {len(cases[place])}" for place in sorted(cases)) or MISSING

@@ -45,17 +45,17 @@ def read_records_of_both(
         command = find_plans_of_both(folder, base, change)
         plans = f"their plans for a GPU: {command}; to measure them: " if command else ""
         raise explain_no_machine(results.records, base, change, plans)
-    answers = has_measured_both
+    is_suitable = has_measured_both
     if any(map(has_measured_named, results.machines)):
-        answers = has_measured_named
+        is_suitable = has_measured_named
     records = []
-    for name in find_machines(results, machine, answers):
+    for name in find_machines(results, machine, is_suitable):
         records += results.get_records(name)
     return records
 
 
 def select_named(records: list[Record], cases: Collection[str] | None) -> list[Record]:
-    """Return the records of these cases, or all without cases."""
+    """Return the records of the cases with these ids, or all records if `cases` is None."""
     if cases is None:
         return records
     return [record for record in records if record.case in cases]
@@ -66,20 +66,24 @@ def find_plans_of_both(results: Path, base: str, change: str) -> str:
 
     It is empty where there are none for the same case and device.
     """
-    places: dict[str, set[tuple[str, str]]] = {base: set(), change: set()}
-    for planned in read_every(results):
-        release = f"{planned.framework}=={planned.framework_version}"
-        if release in places and planned.peak_bytes is not None:
-            places[release].add((planned.device, planned.case))
-    of_both = sorted(places[base] & places[change])
-    if not of_both:
+    # the device and the case of each plan, by release
+    planned: dict[str, set[tuple[str, str]]] = {base: set(), change: set()}
+    for plan in read_every(results):
+        release = f"{plan.framework}=={plan.framework_version}"
+        if release in planned and plan.peak_bytes is not None:
+            planned[release].add((plan.device, plan.case))
+    planned_by_both = sorted(planned[base] & planned[change])
+    if not planned_by_both:
         return ""
-    # without a case all of this size are compared
-    of_full_size = [place for place in of_both if place[1].endswith(f"/{FULL_SIZE}")]
-    device, case = (of_full_size or of_both)[0]
-    named = "" if of_full_size else f" {case}"
+    device, case = planned_by_both[0]
+    case_argument = f" {case}"
+    for device_at_full_size, case in planned_by_both:
+        if case.endswith(f"/{FULL_SIZE}"):
+            # without a case the command compares all that were planned at full size
+            device, case_argument = device_at_full_size, ""
+            break
     return (
-        f"framebench versions compare {base} {change}{named} --device {device}"
+        f"framebench versions compare {base} {change}{case_argument} --device {device}"
         f"{repeat_options(results)}"
     )
 
@@ -103,22 +107,23 @@ def measure_file(request: FileRequest, base: str, change: str, results: Path) ->
     UnknownVersion, and SetupError for a release that cannot be installed.
     """
     framework, old, new = parse_pair(base, change)
-    ready = measure.install(framework, [old, new], say)
+    environments_by_version = measure.install(framework, [old, new], say)
     options = Options(rounds=request.rounds, cold_blocks=measure.COLD_BLOCKS)
     session = secrets.token_hex(6)
-    opened = open_model(
-        request.file,
-        request.scenario,
-        request.strategies,
-        request.batch,
-        env=str(ready[old].python),
-        results=results,
-    )
-    turns = request.blocks * len(ready)
+    process_count = request.blocks * len(environments_by_version)  # of each case
     with (
-        opened as (cases, _, folder),
-        CaseProgress(cases, folder, err, turns) as progress,
+        open_model(
+            request.file,
+            request.scenario,
+            request.strategies,
+            request.batch,
+            env=str(environments_by_version[old].python),
+            results=results,
+        ) as (cases, _environment, folder),
+        CaseProgress(cases, folder, err, process_count) as progress,
     ):
-        measure.measure(cases, ready, request.blocks, session, options, folder, progress)
+        measure.measure(
+            cases, environments_by_version, request.blocks, session, options, folder, progress
+        )
         records = store.read_all(folder)
     return [record for record in records if record.provenance.session == session]

@@ -22,8 +22,8 @@ from framebench.strategies.strategy import TITLES
 from framebench.suite.counting import format_count, format_span
 from framebench.suite.sequences import drop_duplicates
 from framebench.versions.judge import (
-    EXPLAINED,
-    FIRST,
+    COUNTED_REASONS,
+    FIRST_STEP,
     IMPROVEMENT,
     REGRESSION,
     TOO_FEW,
@@ -35,7 +35,7 @@ from framebench.versions.judge import (
 )
 
 # of quantities, so that a row takes one line of 100 columns
-SHORT_NAMES = {PEAK.name: "peak", TIME.name: "step", FIRST.name: "first step"}
+SHORT_NAMES = {PEAK.name: "peak", TIME.name: "step", FIRST_STEP.name: "first step"}
 FOLDED = (UNDECIDED, TOO_FEW)  # verdicts that are counted below a table, not shown
 WITH_RATIO = (REGRESSION, IMPROVEMENT, NONE, UNDECIDED)  # verdicts that rest on a ratio
 COLUMNS = {
@@ -140,7 +140,7 @@ def list_notes(
 ) -> Iterator[str]:
     """Yield the reasons for missing verdicts, the causes of changed peaks, and hidden rows."""
     for row in rows:
-        if row.reason and row.reason not in EXPLAINED:
+        if row.reason and row.reason not in COUNTED_REASONS:
             yield f"{row.case}, {row.quantity}: {row.verdict}: {row.reason}"
     for row in shown:
         if row.quantity == PEAK.name and row.verdict in (REGRESSION, IMPROVEMENT) and find_cause:
@@ -157,7 +157,7 @@ def describe_hidden(rows: Sequence[QuantityComparison]) -> str:
     """Return how many rows are hidden by quantity, why, and their ratios of peaks."""
     counts = Counter(row.quantity for row in rows)
     text = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
-    reasons = {row.reason for row in rows if row.reason in EXPLAINED}
+    reasons = {row.reason for row in rows if row.reason in COUNTED_REASONS}
     if reasons:
         text += f" ({'; '.join(sorted(map(str, reasons)))})"
     peaks = []
@@ -182,29 +182,30 @@ def describe_conditions(rows: Iterable[QuantityComparison]) -> str:
     loads: list[float] = []
     days: list[str] = []
     for row in rows:
-        first = row.records.base[0].provenance  # a machine has one processor
-        cpu = first.hardware.get("cpu", "unknown")
-        device = first.hardware.get("device", "unknown")
+        hardware = row.records.base[0].provenance.hardware  # one for all records of a machine
+        cpu = hardware.get("cpu", "unknown")
+        device = hardware.get("device", "unknown")
         machines.add(f"{row.machine} ({cpu}, device {device})")
-        threads.add(str(first.threads))
+        threads.add(str(row.records.base[0].provenance.threads))
         packages.update(list_package_changes(row.records))
         # commits, loads and days may differ from process to process
         for record in (*row.records.base, *row.records.change):
-            origin = record.provenance
-            commits.add((origin.commit or "unknown")[:10])
-            days.append(origin.measured_at.date().isoformat())
-            for reading in (origin.load_before, origin.load_after):
-                if reading is not None:
-                    loads.append(reading)
-    load = "load unknown"
+            provenance = record.provenance
+            commits.add((provenance.commit or "unknown")[:10])
+            days.append(provenance.measured_at.date().isoformat())
+            for load in (provenance.load_before, provenance.load_after):
+                if load is not None:
+                    loads.append(load)
+    load_range = "load unknown"
     if loads:
-        load = f"load {min(loads):.1f} to {max(loads):.1f}"
-    others = ""
+        load_range = f"load {min(loads):.1f} to {max(loads):.1f}"
+    package_changes = ""
     if packages:
-        others = f"also different: {', '.join(sorted(packages))}; "
+        package_changes = f"also different: {', '.join(sorted(packages))}; "
+    measured = f"measured {format_span(min(days), max(days))} at {', '.join(sorted(commits))}"
     return (
-        f"Machine {', '.join(sorted(machines))}, threads {', '.join(sorted(threads))}; {load}; "
-        f"{others}measured {format_span(min(days), max(days))} at {', '.join(sorted(commits))}."
+        f"Machine {', '.join(sorted(machines))}, threads {', '.join(sorted(threads))}; "
+        f"{load_range}; {package_changes}{measured}."
     )
 
 
@@ -246,8 +247,8 @@ def describe_changes(rows: Sequence[QuantityComparison]) -> str:
         if row.verdict in WITH_RATIO and row.ratio is not None:
             verdicts_by_quantity[row.quantity].append(row.verdict)
     texts = []
-    for quantity, of_quantity in verdicts_by_quantity.items():
-        texts.append(describe_quantity(quantity, Counter(of_quantity)))
+    for quantity, quantity_verdicts in verdicts_by_quantity.items():
+        texts.append(describe_quantity(quantity, Counter(quantity_verdicts)))
     framework, old, new = parse_pair(rows[0].base, rows[0].change)
     compared = f"{TITLES[framework]} {new} against {old}, on {rows[0].machine}"
     changes = "; ".join(texts) or "nothing was decided"
@@ -265,9 +266,9 @@ def describe_quantity(quantity: str, counts: Counter[str]) -> str:
 
 
 def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
-    """Return the command that finds where the largest regression of a peak began.
+    """Return a hint with the command that finds where the largest regression of a peak began.
 
-    It is empty without a regression of a peak.
+    It is "" without a regression of a peak.
     """
     peaks = [row for row in regressions if row.quantity == PEAK.name]
     if not peaks:

@@ -124,7 +124,7 @@ def test_an_accepted_regression_has_the_reason_why_it_is_accepted():
         release="jax==0.10.2", cases="*", quantity=PEAK.name, at_most=1.31, reason="reported"
     )
     (found,) = history.find_regressions(records, plans=[], accepted=[entry])
-    assert found.known == "reported"
+    assert found.accepted_reason == "reported"
 
 
 def test_a_case_that_newly_fails_is_one_status_regression():
@@ -261,7 +261,7 @@ def test_releases_are_in_the_order_of_their_versions_with_days_that_never_fall()
 
 def test_releases_between_measured_ones_are_marked_as_not_measured():
     placed = history.place_in_time("jax", {"0.8.2", "0.9.9"})
-    assert [release.version for release in placed if release.is_measured] == ["0.8.2", "0.9.9"]
+    assert [release.version for release in placed if release.has_results] == ["0.8.2", "0.9.9"]
 
 
 @pytest.mark.parametrize(

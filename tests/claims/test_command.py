@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from framebench.analysis.results import Results
 from framebench.claims import run as measuring
 from framebench.claims.claim import Claim
-from framebench.claims.measures import OfProgram
+from framebench.claims.measures import ProgramMeasure
 from framebench.claims.registry import REGISTRY
 from framebench.claims.run import InterruptedRun, Missing, find_missing
 from framebench.claims.store import MachineResults
@@ -43,7 +43,7 @@ def test_missing_cases_and_programs_are_collected_once(results):
     missing = find_missing_here(results, "B19", "B14", "B16", "D1")
     timed = {case.id for case in missing.timed}
     assert {EAGER, COMPILED} <= timed
-    assert not timed & {case.id for case in missing.once}
+    assert not timed & {case.id for case in missing.untimed}
     assert set(missing.probes) == {
         "names",
         "snippet-jittor_volume_norm",
@@ -221,4 +221,4 @@ def test_programs_alone_are_judged_in_a_folder_without_records(harness, results)
 def rests_on_programs(claim: Claim) -> bool:
     """Return whether a claim needs no records."""
     kinds = {type(measurement.measure) for measurement in claim.measurements}
-    return kinds == {OfProgram} and not claim.absent and not claim.needs.lacking
+    return kinds == {ProgramMeasure} and not claim.absent and not claim.needs.lacking

@@ -8,7 +8,7 @@ import pytest
 
 from framebench.claims.devices import describe_for_device, find_device
 from framebench.claims.ledger import Entry
-from framebench.claims.show import FEW_LINES, make_answer, make_detail, make_list
+from framebench.claims.show import MOST_LINES, make_answer, make_detail, make_list
 from framebench.devices.catalog import UnknownDevice
 from tests.claims.claim_records import add_both, judge_claim, make_claim
 
@@ -117,5 +117,5 @@ def test_an_answer_stands_under_the_gpu_whose_number_it_is(entry):
 def test_an_answer_is_the_verdict_and_at_most_six_lines(entry):
     answer = make_answer(replace(entry, lines=entry.lines[:1] * 9))
     assert answer.title.startswith("Confirmed")
-    assert len(answer.rows) == FEW_LINES
+    assert len(answer.rows) == MOST_LINES
     assert "3 more lines" in answer.caption

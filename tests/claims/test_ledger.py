@@ -390,7 +390,7 @@ def test_open_comparisons_count_in_the_advice_but_not_in_the_number(results):
     assert entry.verdict == "confirmed"
     assert (entry.value, entry.low, entry.high) == pytest.approx((0.7, 0.6, 0.8))
     assert "1 open (no effect or confirmed)" in entry.qualifier
-    measured = entry.list_alike(planned=False)
+    measured = entry.list_summarized(planned=False)
     assert describe_cases(measured) == "torch: resnet50 b4/tiny, transformer b4/tiny"
     assert entry.recommendation == "Compile: -0.5 to -40.0 %. (2 of 3 compared.)"
 

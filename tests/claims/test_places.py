@@ -11,7 +11,7 @@ from _pytest.mark import ParameterSet
 
 from framebench.claims.claim import Claim
 from framebench.claims.measure import LISTINGS
-from framebench.claims.measures import OfProgram
+from framebench.claims.measures import ProgramMeasure
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rows import read_places
 from framebench.claims.store import SNIPPET
@@ -31,7 +31,7 @@ def list_printed() -> list[ParameterSet]:
     for claim in OF_ARTICLES:
         for measurement in claim.measurements:
             measure = measurement.measure
-            if "as printed" in measurement.name and isinstance(measure, OfProgram):
+            if "as printed" in measurement.name and isinstance(measure, ProgramMeasure):
                 listing = measure.probe.removeprefix(SNIPPET)
                 printed.append(pytest.param(claim, listing, id=measurement.name))
     return printed

@@ -12,7 +12,7 @@ import pytest
 from framebench.analysis.results import Results
 from framebench.claims import measure as claim_programs
 from framebench.claims.ledger import list_names
-from framebench.claims.measures import OfProgram, PlannedReport
+from framebench.claims.measures import PlannedReport, ProgramMeasure
 from framebench.claims.plans import Plan, bound_bytes, divide_plans, find_report
 from framebench.claims.probes.names import exists
 from framebench.claims.registry import REGISTRY
@@ -89,8 +89,8 @@ def test_a_bad_result_is_named_and_skipped(results):
 def test_amounts_have_students_interval_and_counts_their_range():
     values = [3.0, 8.5, 9.6, 7.0, 8.0]
     half = 2.776 * stdev(values) / 5**0.5
-    amount = OfProgram("value", "p", ("a",), exact=False)
-    count = OfProgram("value", "p", ("a",), exact=True)
+    amount = ProgramMeasure("value", "p", ("a",), exact=False)
+    count = ProgramMeasure("value", "p", ("a",), exact=True)
     assert amount.compute(values) == pytest.approx(
         (mean(values), mean(values) - half, mean(values) + half), rel=1e-3
     )
@@ -102,14 +102,14 @@ def test_amounts_have_students_interval_and_counts_their_range():
     ("read", "number"), [("difference", -50), ("ratio", 0.5), ("share saved", 0.5)]
 )
 def test_two_numbers_that_each_process_printed_are_compared(read, number):
-    measure = OfProgram(read, "p", ("a", "b"))
+    measure = ProgramMeasure(read, "p", ("a", "b"))
     effect = measure.compute([50.0] * 5, [100.0] * 5)
     assert effect == pytest.approx(Effect(value=number, low=number, high=number))
 
 
 def test_a_ratio_to_zero_is_refused():
-    with pytest.raises(NoNumber, match="b is nothing"):
-        OfProgram("ratio", "p", ("a", "b"), exact=True).compute([1.0], [0.0])
+    with pytest.raises(NoNumber, match="b is zero or less"):
+        ProgramMeasure("ratio", "p", ("a", "b"), exact=True).compute([1.0], [0.0])
 
 
 def test_the_error_of_a_ratio_joins_the_errors_of_both_plans():

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from framebench.claims.claim import Claim
-from framebench.claims.measures import OfProgram, Ref, read_ref
+from framebench.claims.measures import ProgramMeasure, Ref, read_ref
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rows import FOLDER, make_measurements, read_source
 from framebench.strategies.strategy import AlwaysOn
@@ -153,7 +153,7 @@ def test_a_listing_that_decides_has_a_second_side_or_another_comparison():
     alone = set()
     for claim in DECIDED:
         measure = claim.deciding[0].measure
-        if isinstance(measure, OfProgram) and len(claim.measurements) == 1 == len(measure.of):
+        if isinstance(measure, ProgramMeasure) and len(claim.measurements) == 1 == len(measure.of):
             alone.add(claim.name)
     # reports, whose program is all there is; C24's listing shows bytes on a GPU alone
     assert alone <= {"R12", "R13", "C24"}

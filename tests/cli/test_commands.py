@@ -14,7 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from framebench.cli import run
-from framebench.cli.shared import Parts, parse_selector
+from framebench.cli.shared import ParsedSelector, parse_selector
 from framebench.records import store
 from framebench.suite.case import Case, UnknownCase
 from tests.fake_records import make_measured
@@ -56,13 +56,13 @@ def test_documented_examples_have_their_exit_codes(code, command, results, monke
     [
         (
             "transformer/*/train/*/b4/cpu",
-            Parts("transformer", None, "train", None, batch=4, size="cpu"),
+            ParsedSelector("transformer", None, "train", None, batch=4, size="cpu"),
         ),
-        ("unet3d//eval", Parts("unet3d", None, "eval")),
-        ("", Parts()),
+        ("unet3d//eval", ParsedSelector("unet3d", None, "eval")),
+        ("", ParsedSelector()),
         (
             "transformer/torch/train/fp32/tiny",
-            Parts("transformer", "torch", "train", "fp32", batch=None, size="tiny"),
+            ParsedSelector("transformer", "torch", "train", "fp32", batch=None, size="tiny"),
         ),
     ],
 )

@@ -36,7 +36,7 @@ def beyond() -> None:
 
 
 emit({"phase": "steps under the limit" if order["budget"] else "steps"})
-if order["do"] == "fit":
+if order["task"] == "fit":
     if order["budget"] and batch * MIB > order["budget"]:
         beyond()
     peaks = {"host.rss": batch * MIB}

@@ -50,12 +50,12 @@ def test_advice_agrees_with_the_committed_search(fit):
     goes beyond it.
     """
     offer = find_offer(fit, SEARCHES)
-    assert (offer.case.batch, offer.fits, offer.judge) == (fit.largest, True, "search")
+    assert (offer.case.batch, offer.fits, offer.judged_by) == (fit.largest, True, "search")
     assert fit.probes
     for probe in fit.probes:
         assert find_offer(fit, SEARCHES, probe.batch).fits == (probe.outcome == "fits"), probe.batch
     predicted = find_offer(fit, KeptOnly(SEARCHES.fits))
-    assert predicted.judge != "search"
+    assert predicted.judged_by != "search"
     assert not predicted.fits or predicted.case.batch <= (fit.largest or 0)
 
 

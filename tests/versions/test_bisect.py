@@ -152,7 +152,7 @@ def test_a_resumed_search_measures_no_release_again(tmp_path, monkeypatch):
             changes = {"case": CASE, "peaks": peaks}
             run.write(measured_here.model_copy(update=changes), variant)
 
-    monkeypatch.setattr(bisect.ReleaseBench, "fill", fill)
+    monkeypatch.setattr(bisect.ReleaseBench, "measure_processes", fill)
     names = RELEASES[:5]
     with pytest.raises(KeyboardInterrupt):
         bisect.bisect_releases(parse(CASE), 0.01, names, make_bench(tmp_path).measure)
@@ -163,7 +163,7 @@ def test_a_resumed_search_measures_no_release_again(tmp_path, monkeypatch):
 
 def test_a_release_that_cannot_be_installed_has_its_reason(tmp_path, monkeypatch):
     refusal = SetupError("pip ended with exit code 1; the end of log:\nERROR: No distribution")
-    monkeypatch.setattr(bisect.ReleaseBench, "fill", Mock(side_effect=refusal))
+    monkeypatch.setattr(bisect.ReleaseBench, "measure_processes", Mock(side_effect=refusal))
     reason = make_bench(tmp_path).measure("1.0").reason
     assert reason == "cannot be installed: ERROR: No distribution"
 

@@ -171,10 +171,10 @@ def plant_records(change: Change) -> Callable[..., list[str]]:
     """
 
     def measure(
-        cases: Any, ready: dict[str, Environment], blocks: int, session: str, *rest: Any
+        cases: Any, environments: dict[str, Environment], blocks: int, session: str, *rest: Any
     ) -> list[str]:
         _, results, _ = rest
-        versions = list(ready)
+        versions = list(environments)
         assert len(versions) == 2
         original = next(record for record in select_originals(99) if record.parsed in cases)
         both = make_version_blocks(original, blocks, change, session)

@@ -188,7 +188,7 @@ def test_peaks_of_two_instruments_are_not_compared():
     [
         ({"peaks": {}}, PEAK.name),
         ({"step_s": [], "turns": None}, TIME.name),
-        ({"first_step_s": None}, judge.FIRST.name),
+        ({"first_step_s": None}, judge.FIRST_STEP.name),
     ],
 )
 def test_a_quantity_that_records_lack_is_not_judged(lacking, quantity):
@@ -212,7 +212,7 @@ def test_first_steps_are_judged_if_three_blocks_compile_anew(cold, verdict, reas
 
     rows = {row.quantity: row for row in judge.compare_versions(records, OLD, NEW)}
 
-    row = rows[judge.FIRST.name]
+    row = rows[judge.FIRST_STEP.name]
     assert (row.verdict, row.reason, row.blocks) == (verdict, reason, cold)
 
 

@@ -59,9 +59,9 @@ class Question:
     strategies: frozenset[str] | None = None  # these alone
 
     def includes(self, framework: str, strategy: str) -> bool:
-        """Return whether the answer may name this strategy."""
-        is_named = self.strategies is None or strategy in self.strategies
-        return is_named and framework in self.frameworks
+        """Return whether the answer may contain this strategy."""
+        is_chosen = self.strategies is None or strategy in self.strategies
+        return is_chosen and framework in self.frameworks
 
     @property
     def selector(self) -> str:
@@ -83,12 +83,12 @@ class Question:
             batch = f"b{self.batch}"
         return f"{selector}/{batch}/{self.size}"
 
-    def case(self, framework: str, strategy: str, batch: int) -> Case:
+    def make_case(self, framework: str, strategy: str, batch: int) -> Case:
         """Return the case of a strategy at a batch."""
-        parts = self.workload, framework, self.scenario, strategy, batch, self.size
+        fields = self.workload, framework, self.scenario, strategy, batch, self.size
         if self.shape:
-            return DescribedCase(*parts, shape=self.shape)
-        return Case(*parts)
+            return DescribedCase(*fields, shape=self.shape)
+        return Case(*fields)
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ class Candidate:
     peak: Peak
     fits: bool  # into the budget of the question
     may_fit: bool  # it does not by its needs, which are a guess, and no search has tried it
-    judge: Literal["search", "record", "prediction"]  # what decided whether it fits
+    judged_by: Literal["search", "record", "prediction"]  # what decided whether it fits
     evidence: Row  # the newest row that the peak rests on
-    timed: Sequence[Row]  # all rows with a throughput
-    speed: Row | None  # the one that stands for it, of its batch or of a smaller one
+    timed_rows: Sequence[Row]  # of this strategy at any batch, each with a throughput
+    speed: Row | None  # the timed row that ranks it, of its batch or of a smaller one
     # the largest batch that was measured or ran under a limit; 0 for a model that is only described
     measured_up_to: int = 0
     # where the largest batch is in question and is far: the largest of those measured that fits
@@ -113,7 +113,7 @@ class Candidate:
     @property
     def is_far(self) -> bool:
         """Return whether the batch is predicted further beyond measured ones than was studied."""
-        if self.judge != "prediction" or not self.measured_up_to:
+        if self.judged_by != "prediction" or not self.measured_up_to:
             return False
         return self.case.batch > STUDIED_REACH * self.measured_up_to
 
@@ -135,7 +135,7 @@ class Candidate:
     @property
     def smallest_timed(self) -> Row | None:
         """Return the row of the smallest batch with a speed, or None if no batch has one."""
-        return min(self.timed, key=attrgetter("batch"), default=None)
+        return min(self.timed_rows, key=attrgetter("batch"), default=None)
 
     def find_faster_batch(self) -> Row | None:
         """Return the fastest row of a batch between that of `speed` and this one, if it is faster.
@@ -143,7 +143,7 @@ class Candidate:
         It was measured by instruments without calibration, and so does not rank the candidate.
         """
         fastest = self.speed
-        for row in self.timed:
+        for row in self.timed_rows:
             is_between = self.speed and self.speed.batch < row.batch <= self.case.batch
             if fastest and is_between and (row.throughput or 0) > (fastest.throughput or 0):
                 fastest = row
@@ -152,9 +152,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class BudgetAdvice:
-    """The answer.
+    """The answer to a question.
 
-    What fits is in the order that the question asks for, what does not fit by what it needs.
+    Candidates that fit are in the order that the question asks for, the others by their needs.
     """
 
     question: Question
@@ -190,24 +190,26 @@ def is_calibrated(row: Row) -> bool:
 
 
 def advise(
-    of_machines: Sequence[Sequence[Row]], question: Question, searches: Searches = NO_SEARCHES
+    rows_of_machines: Sequence[Sequence[Row]],
+    question: Question,
+    searches: Searches = NO_SEARCHES,
 ) -> BudgetAdvice:
-    """Return the strategies that fit, by the rows of this machine, then of others, and searches.
+    """Return the strategies that fit, by searches and by the rows of one or several machines.
 
-    Strategies that only test an article's sentence are left out. Speeds are those of the first
-    machine that timed enough strategies to rank them, or else of the one that timed most. Raises
-    NoRecords.
+    The rows of this machine come first. Strategies that only test an article's sentence are left
+    out. Speeds are those of the first machine that timed enough strategies to rank them, or else of
+    the one that timed most. Raises NoRecords.
     """
-    relevant = [select_relevant(rows, question) for rows in of_machines]
+    relevant = [select_relevant(machine_rows, question) for machine_rows in rows_of_machines]
     rows = select_one_row_per_case(relevant)
     if not rows:
         raise NoRecords(f"no records of {question.selector}", question.selector)
-    speeds = select_speeds(of_machines, question)
+    speeds = select_speeds(rows_of_machines, question)
     devices = {row.device for row in rows}  # of one kind, which was chosen with the rows
-    every_row = []
+    all_rows = []
     for machine_rows in relevant:
-        every_row += [row for row in machine_rows if row.device in devices]
-    candidates, refused = make_candidates(rows, every_row, speeds, question, searches)
+        all_rows += [row for row in machine_rows if row.device in devices]
+    candidates, refused = make_candidates(rows, all_rows, speeds, question, searches)
     fitting = []
     different_result = []
     # sorted together, so that both lists are in the order of the same measure
@@ -219,14 +221,15 @@ def advise(
     too_large = [c for c in candidates if not c.fits and c.case.same_mathematics]
     unsearched = [c for c in too_large if c.may_fit]
     beyond = [c for c in too_large if not c.may_fit]
+    first_row, *_ = speeds or rows
     return BudgetAdvice(
-        question,
-        (speeds or rows)[0].machine,
-        fitting,
-        different_result,
-        sorted(unsearched, key=lambda candidate: (candidate.peak.least_needs, candidate.case)),
-        sort_candidates(beyond, "memory"),
-        explain_left_out(rows, question.size) | refused,
+        question=question,
+        machine=first_row.machine,
+        fitting=fitting,
+        different_result=different_result,
+        unsearched=sorted(unsearched, key=lambda c: (c.peak.least_needs, c.case)),
+        beyond=sort_candidates(beyond, "memory"),
+        left_out=explain_left_out(rows, question.size) | refused,
     )
 
 
@@ -235,7 +238,7 @@ def explain_left_out(rows: Sequence[Row], size: str) -> dict[str, str]:
     left_out = {}
     for row in rows:
         fault = find_fault(row)
-        # that a framework lacks a strategy is known without a record
+        # an unsupported strategy is no news: nobody expects advice on it
         if fault and row.size == size and row.status != "unsupported":
             left_out[row.case] = fault
     return left_out
@@ -254,22 +257,22 @@ def select_relevant(rows: Sequence[Row], question: Question) -> list[Row]:
     return relevant
 
 
-def select_speeds(of_machines: Sequence[Sequence[Row]], question: Question) -> Sequence[Row]:
+def select_speeds(rows_of_machines: Sequence[Sequence[Row]], question: Question) -> Sequence[Row]:
     """Return the rows of the machine whose speeds are ranked.
 
-    Speeds of two machines are never ranked together, and another processor may rank them otherwise.
+    Speeds of two machines are never ranked together: on another processor the order may differ.
     Whether a machine timed enough is counted over all strategies, so that a question about one
     framework takes the same machine as a question about all.
     """
     about_all = replace(question, frameworks=FRAMEWORKS, strategies=None)
-    relevant = []
-    for rows in of_machines:
-        named = select_relevant(rows, question)
-        relevant.append(named)
-        is_enough = count_timed_strategies(select_relevant(rows, about_all)) >= FEWEST_RANKED
-        if is_enough and count_timed_strategies(named):
-            return named
-    return max(relevant, key=count_timed_strategies)
+    relevant_of_machines = []
+    for machine_rows in rows_of_machines:
+        relevant = select_relevant(machine_rows, question)
+        relevant_of_machines.append(relevant)
+        timed_count = count_timed_strategies(select_relevant(machine_rows, about_all))
+        if timed_count >= FEWEST_RANKED and count_timed_strategies(relevant):
+            return relevant
+    return max(relevant_of_machines, key=count_timed_strategies)
 
 
 def count_timed_strategies(rows: Sequence[Row]) -> int:
@@ -282,7 +285,7 @@ def count_timed_strategies(rows: Sequence[Row]) -> int:
 
 def make_candidates(
     rows: Sequence[Row],
-    every_row: Sequence[Row],
+    all_rows: Sequence[Row],
     speeds: Sequence[Row],
     question: Question,
     searches: Searches,
@@ -294,7 +297,7 @@ def make_candidates(
 
     Args:
         rows: One row for each case, of the first machine that has it.
-        every_row: The rows of all machines: a line to another batch goes through peaks of one.
+        all_rows: The rows of all machines. A peak is predicted from the rows of one of them.
         speeds: The rows of the machine whose speeds are ranked.
         question: What is asked.
         searches: Searches for the largest batch.
@@ -303,15 +306,15 @@ def make_candidates(
     refused = {}
     usable = {(row.framework, row.strategy) for row in rows if not find_fault(row)}
     for framework, strategy in sorted(usable):
-        case = question.case(framework, strategy, question.batch or 1)
+        case = question.make_case(framework, strategy, question.batch or 1)
         # nothing is known of what another model would need at another size
         if question.shape and not case.same_mathematics:
             continue
-        evidence = select_evidence(every_row, case)
-        timed = []
+        evidence = select_evidence(all_rows, case)
+        timed_rows = []
         if not question.shape:  # a speed of another model says nothing
-            timed = select_timed(speeds, case, evidence[-1].device)
-        strategy_evidence = StrategyEvidence(evidence, timed, question.budget, searches)
+            timed_rows = select_timed(speeds, case, evidence[-1].device)
+        strategy_evidence = StrategyEvidence(evidence, timed_rows, question.budget, searches)
         if question.batch is None:
             candidates.append(strategy_evidence.find_largest_batch(case))
         elif question.batch % case.strategy_spec.micro_batches == 0:
@@ -340,7 +343,7 @@ class StrategyEvidence:
     """The measurements of one strategy in one framework, and the budget."""
 
     rows: Sequence[Row]  # usable ones of one machine and version, by batch
-    timed: Sequence[Row]  # rows of one machine that say how fast it is
+    timed_rows: Sequence[Row]  # of one machine, each with a throughput
     budget: int  # bytes
     searches: Searches
 
@@ -355,21 +358,20 @@ class StrategyEvidence:
         A search that tells whether it fits counts more than records and predictions. Raises
         NoRecords if its peak cannot be predicted.
         """
-
         peak = choose_peak(self.rows, case, self.searches)
-        judge: Literal["search", "record", "prediction"] = "prediction"
+        judged_by: Literal["search", "record", "prediction"] = "prediction"
         if self.find_searches(case).check_fits(case.batch, self.budget) is not None:
-            judge = "search"
+            judged_by = "search"
         elif peak.kind == "measured":
-            judge = "record"
+            judged_by = "record"
         return Candidate(
             case,
             peak,
             fits=peak.needs <= self.budget,
             may_fit=peak.least_needs <= self.budget < peak.needs,
-            judge=judge,
+            judged_by=judged_by,
             evidence=max(self.rows, key=lambda row: (row.case == case.id, row.measured_at)),
-            timed=self.timed,
+            timed_rows=self.timed_rows,
             speed=self.find_speed(case),
             measured_up_to=max(self.list_measured_batches(case), default=0),
         )
@@ -380,12 +382,11 @@ class StrategyEvidence:
         A speed of a larger batch says nothing of this one: with a single sample a kernel may take
         another path, which is several times slower.
         """
-        return [row for row in self.timed if row.batch <= batch]
+        return [row for row in self.timed_rows if row.batch <= batch]
 
     def find_speed(self, case: Case) -> Row | None:
         """Return the row with the speed of the case, or of the nearest smaller batch, if any."""
-        timed = self.list_timed_up_to(case.batch)
-        return max(timed, key=attrgetter("batch"), default=None)
+        return max(self.list_timed_up_to(case.batch), key=attrgetter("batch"), default=None)
 
     def find_largest_batch(self, case: Case) -> Candidate:
         """Return a case's strategy at the largest batch that fits, or at the smallest of all.
@@ -403,13 +404,14 @@ class StrategyEvidence:
             if candidate.fits:
                 break
         unknown_batch = 0
+        # nothing fits, but the peak of a batch with one sample in the model is not known
         if not candidate.fits and smallest > case.strategy_spec.micro_batches:
             single_sample = replace(case, batch=case.strategy_spec.micro_batches)
             least_bytes = compute_needs(compute_lower_bound(single_sample).total, kept_bytes=0)
             if least_bytes <= self.budget:
                 unknown_batch = single_sample.batch
-        timed = self.list_timed_up_to(candidate.case.batch)
-        fastest = max(timed, key=rank_speed, default=None)
+        timed_rows = self.list_timed_up_to(candidate.case.batch)
+        fastest = max(timed_rows, key=rank_speed, default=None)
         measured_fit = 0
         if candidate.is_far:
             for batch in self.list_measured_batches(case):
@@ -424,7 +426,7 @@ class StrategyEvidence:
         )
 
     def find_smallest_batch(self, case: Case) -> int:
-        """Return the smallest batch whose peak is known, with one sample or two in the model."""
+        """Return the smallest batch whose peak is known: one sample, or two, in a micro-batch."""
         smallest = case.strategy_spec.micro_batches
         try:
             choose_peak(self.rows, replace(case, batch=smallest), self.searches)
@@ -433,7 +435,7 @@ class StrategyEvidence:
         return smallest
 
     def list_measured_batches(self, case: Case) -> set[int]:
-        """Return the batches of the case's size that were measured, or ran within the budget."""
+        """Return the batches of the case's size that were measured, or that a search saw fit."""
         batches = {row.batch for row in self.rows if row.size == case.size}
         largest_fitting = self.find_searches(case).find_largest_fitting(self.budget)
         if largest_fitting:
@@ -451,10 +453,12 @@ class StrategyEvidence:
         def predict_need(batch: int) -> int:
             return choose_peak(self.rows, replace(case, batch=batch), self.searches).needs
 
-        # the need grows with the batch, so that the first so many fit
+        promising = {smallest, *self.list_measured_batches(case)}
+        # the need grows with the batch, so bisection finds how many batches are predicted to fit
         batches = range(smallest, LARGEST_BATCH + 1, step)
-        fitting = bisect_right(batches, self.budget, key=predict_need)
-        promising = {smallest, *batches[:fitting][-1:], *self.list_measured_batches(case)}
+        fitting_count = bisect_right(batches, self.budget, key=predict_need)
+        if fitting_count:
+            promising.add(batches[fitting_count - 1])
         failing = self.find_searches(case).find_smallest_failing(self.budget)
         if failing is not None:
             promising.add(failing - step)
@@ -462,7 +466,7 @@ class StrategyEvidence:
 
 
 def list_speeds(candidates: Sequence[Candidate]) -> list[Row]:
-    """Return the speeds that count."""
+    """Return the rows of those speeds that rank candidates: measured and calibrated."""
     return [c.speed for c in candidates if c.speed and c.throughput]
 
 
@@ -493,7 +497,7 @@ def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Cand
         elif by == "speed" and not by_ratio:
             rank = -candidate.throughput
         elif by == "speed":
-            rank = math.inf  # without a speed that counts it comes last
+            rank = math.inf  # last, without a calibrated speed
             if candidate.speed and candidate.throughput:
                 rank = candidate.speed.torch_ratio or 0.0
         return rank, candidate.peak.needs, candidate.case
@@ -516,7 +520,7 @@ def find_change(
     if not fitting:
         return SuggestedChange(base, None)
     to = fitting[0]
-    for row in base.timed:
+    for row in base.timed_rows:
         if to.speed and (row.batch, row.size) == (to.speed.batch, to.speed.size):
             return SuggestedChange(base, to, blocks.compare_cases(row.case, to.speed.case))
     return SuggestedChange(base, to)

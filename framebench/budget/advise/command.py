@@ -17,7 +17,7 @@ from framebench.cli.shared import (
     AsJson,
     Budget,
     MachineOption,
-    Parts,
+    ParsedSelector,
     ResultsOption,
     TargetDevice,
     app,
@@ -54,7 +54,7 @@ CASES_HELP = (
     "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
     "--device and no size, or with --parameters, the usual one."
 )
-# sequence, width, layers and vocabulary by default
+# the defaults of the options --sequence, --width, --layers and --vocabulary
 UNDESCRIBED = (spec.SEQUENCE, None, None, spec.VOCABULARY)
 EXAMPLE_DEVICE = "h100-80gb"  # in a suggested command, where the user named none
 EXAMPLE_BATCH = 8
@@ -105,7 +105,7 @@ def advise(
         typer.Option(help="Predict strategies over this many ranks. The budget is per rank."),
     ] = None,
     results: ResultsOption = provenance.READABLE,
-    every: Annotated[
+    show_all: Annotated[
         bool,
         typer.Option(
             "--all",
@@ -123,21 +123,21 @@ def advise(
 
     Measured where there are records, else predicted.
     """
-    # of an unknown model nobody wants to be asked for its budget
-    asked_workload = selectors.refuse_file(selector).strip("/").split("/")[0]
-    if asked_workload and "{" not in asked_workload:
-        selectors.check_workload(asked_workload)
+    # an unknown workload is refused first, before the user is asked for a budget
+    workload, *_ = selectors.refuse_file(selector).strip("/").split("/")
+    if workload and "{" not in workload:
+        selectors.check_workload(workload)
     if (device or ranks) and (current or machine):
         fail("--device and --ranks ask predictions alone: leave --from and --machine out", 2)
     described = None
     if parameters:
         described = name_described(parameters, sequence, width, layers, vocabulary)
     if ranks and described:
-        cases = put_in_one_case(parse_selector(selector), ranks, described)
+        full_selector = make_rank_selector(parse_selector(selector), ranks, described)
         options = f" --device {device or EXAMPLE_DEVICE}{repeat_options(results, budget)}"
         fail(
-            f"--ranks takes the size in the case, and of a described one a device: framebench "
-            f"advise '{cases}'{options}",
+            "--ranks needs the described size in the case, and a device: framebench advise "
+            f"'{full_selector}'{options}",
             2,
         )
     if device is not None:
@@ -148,13 +148,13 @@ def advise(
     if ranks or selectors.asks_for_ranks(selector):
         from framebench.ranks.advice import advise as advise_over_ranks
 
-        over_ranks = select_over_ranks(selector, ranks, repeat_options(results, budget))
-        end_command(advise_over_ranks(over_ranks, budget, results, as_json))
-    named = parse_selector(selector)
-    workload, scenario = named.workload or "transformer", named.scenario or "train"
-    size = named.size or DEFAULT_SIZE
+        cases = select_over_ranks(selector, ranks, repeat_options(results, budget))
+        end_command(advise_over_ranks(cases, budget, results, as_json))
+    parsed = parse_selector(selector)
+    workload, scenario = parsed.workload or "transformer", parsed.scenario or "train"
+    size = parsed.size or DEFAULT_SIZE
     frameworks, strategies = resolve_names(
-        named._replace(workload=workload, scenario=scenario, size=size)
+        parsed._replace(workload=workload, scenario=scenario, size=size)
     )
     from framebench.budget.advise.advice import Question
 
@@ -173,9 +173,17 @@ def advise(
         if strategies:
             strategies |= {current}
     question = Question(
-        workload, scenario, budget, frameworks, named.batch, size, shape, sort, strategies
+        workload=workload,
+        scenario=scenario,
+        budget=budget,
+        frameworks=frameworks,
+        batch=parsed.batch,
+        size=size,
+        shape=shape,
+        by=sort,
+        strategies=strategies,
     )
-    end_command(answer_from_records(question, current, machine, results, every, as_json))
+    end_command(answer_from_records(question, current, machine, results, show_all, as_json))
 
 
 def answer_for_device(
@@ -195,16 +203,18 @@ def answer_for_device(
 
     if ranks or selectors.asks_for_ranks(selector):
         cases = match_cases(selector, ranks)
-        return fit_on_device(cases, {}, device, budget, results, as_json)
-    named = parse_selector(selector)
-    if described is not None:
-        named = describe_question(named, described)
+        return fit_on_device(
+            cases, left_out={}, device_name=device, budget=budget, results=results, as_json=as_json
+        )
+    question = parse_selector(selector)
     is_described = described is not None
-    return advise_on_device(named, device, budget, results, as_json, is_described)
+    if described is not None:
+        question = set_described_size(question, described)
+    return advise_on_device(question, device, budget, results, as_json, is_described)
 
 
 def check_current(strategy: str, scenario: str) -> None:
-    """Raise UnknownCase if people use no such strategy in the scenario."""
+    """Raise UnknownCase if the strategy is none of those that users train or evaluate with."""
     choices = list_used(scenario)
     if strategy not in choices:
         suggestions = selectors.suggest(choices, strategy)
@@ -215,49 +225,50 @@ def check_current(strategy: str, scenario: str) -> None:
 
 
 def select_over_ranks(selector: str, ranks: int | None, options: str) -> list[Case]:
-    """Return the cases over ranks that a selector names, of the size cpu where it has none.
+    """Return the cases over ranks that a selector names, of the size cpu if it names none.
 
-    Says if a batch is raised to one that the ranks divide. Ends the command without a batch, with a
-    command that has one and repeats `options`. Raises UnknownCase.
+    Prints a note if the batch is raised to one that the ranks divide. A selector without a batch
+    ends the command, with an example that has one and ends with `options`. Raises UnknownCase.
     """
-    parts = dict(zip(selectors.PARTS, selector.strip("/").split("/")))
-    workload = parts.get("workload") or "transformer"
-    scenario = parts.get("scenario") or "train"
-    framework = parts.get("framework") or "*"
-    strategy = parts.get("strategy") or "*"
+    patterns = dict(zip(selectors.PARTS, selector.strip("/").split("/")))
+    workload = patterns.get("workload") or "transformer"
+    scenario = patterns.get("scenario") or "train"
+    framework = patterns.get("framework") or "*"
+    strategy = patterns.get("strategy") or "*"
     refuse_glob(scenario)
-    if parts.get("batch", "*") in ("", "*", "b*"):
-        count = f" --ranks {ranks}" if ranks else ""
-        batch = f"b{EXAMPLE_BATCH}" if ranks else f"b{EXAMPLE_BATCH}x{EXAMPLE_RANKS}"
-        example = f"'{workload}/{framework}/{scenario}/{strategy}/{batch}'{count}"
+    strategies = f"{workload}/{framework}/{scenario}/{strategy}"
+    batch = patterns.get("batch", "*")
+    if batch in ("", "*", "b*"):
+        ranks_option = f" --ranks {ranks}" if ranks else ""
+        example_batch = f"b{EXAMPLE_BATCH}" if ranks else f"b{EXAMPLE_BATCH}x{EXAMPLE_RANKS}"
         fail(
-            f"strategies over ranks need the batch that is shared: framebench advise "
-            f"{example}{options}",
+            "strategies over ranks need the batch that is shared: framebench advise "
+            f"'{strategies}/{example_batch}'{ranks_option}{options}",
             2,
         )
-    size = parts.get("size") or DEFAULT_SIZE
-    named = f"{workload}/{framework}/{scenario}/{strategy}"
-    cases = match_cases(f"{named}/{parts['batch']}/{size}", ranks)
-    batch = parts["batch"].removeprefix("b").partition("x")[0]
-    if f"{cases[0].batch}" != batch:
+    size = patterns.get("size") or DEFAULT_SIZE
+    cases = match_cases(f"{strategies}/{batch}/{size}", ranks)
+    requested_batch, _, _ranks = batch.removeprefix("b").partition("x")
+    first = cases[0]
+    if str(first.batch) != requested_batch:
         say(
-            f"a batch of {batch} does not divide by {cases[0].ranks} ranks: of {cases[0].batch} "
-            "samples instead"
+            f"a batch of {requested_batch} does not divide by {first.ranks} ranks: of "
+            f"{first.batch} samples instead"
         )
     return cases
 
 
-def put_in_one_case(named: Parts, ranks: int, size: str) -> str:
-    """Return the selector that says the ranks in its batch, and the described size."""
-    workload, scenario = named.workload or "transformer", named.scenario or "train"
-    strategies = f"{workload}/{named.framework or '*'}/{scenario}/{named.strategy or '*'}"
-    return f"{strategies}/b{named.batch or EXAMPLE_BATCH}x{ranks}/{size}"
+def make_rank_selector(parsed: ParsedSelector, ranks: int, size: str) -> str:
+    """Return the selector that has the ranks in its batch, and the described size."""
+    workload, scenario = parsed.workload or "transformer", parsed.scenario or "train"
+    strategies = f"{workload}/{parsed.framework or '*'}/{scenario}/{parsed.strategy or '*'}"
+    return f"{strategies}/b{parsed.batch or EXAMPLE_BATCH}x{ranks}/{size}"
 
 
-def describe_question(question: Parts, size: str) -> Parts:
-    """Return the question, about a model of this described size, at its batch or the size's base.
+def set_described_size(question: ParsedSelector, size: str) -> ParsedSelector:
+    """Return the question about a model of this described size.
 
-    Ends the command where the question names another size. Raises UnknownCase.
+    Ends the command if the question names another size. Raises UnknownCase.
     """
     if question.size:
         fail(f"--parameters describe another size than {question.size}: leave one of them out", 2)
@@ -266,21 +277,21 @@ def describe_question(question: Parts, size: str) -> Parts:
     return question._replace(workload=workload, size=size)
 
 
-def resolve_names(named: Parts) -> tuple[tuple[str, ...], frozenset[str] | None]:
+def resolve_names(parsed: ParsedSelector) -> tuple[tuple[str, ...], frozenset[str] | None]:
     """Return the frameworks, in their order, and the strategies; None if no strategy is named.
 
     Ends the command for a glob in the place of the scenario. Raises UnknownCase, with what is
     valid.
     """
-    scenario = named.scenario or ""
+    scenario = parsed.scenario or ""
     refuse_glob(scenario)
-    framework = named.framework or "*"
+    framework = parsed.framework or "*"
     # without a strategy the baseline is selected, which all frameworks have
-    strategy = named.strategy or find_baseline(scenario) or "*"
-    cases = selectors.select(f"{named.workload}/{framework}/{scenario}/{strategy}/*/{named.size}")
+    strategy = parsed.strategy or find_baseline(scenario) or "*"
+    cases = selectors.select(f"{parsed.workload}/{framework}/{scenario}/{strategy}/*/{parsed.size}")
     selected = {case.framework for case in cases}
     frameworks = tuple(name for name in FRAMEWORKS if name in selected)
-    if not named.strategy:
+    if not parsed.strategy:
         return frameworks, None
     return frameworks, frozenset(case.strategy for case in cases)
 
@@ -318,17 +329,17 @@ def answer_from_records(
     current: str | None,
     machine: str | None,
     results: Path,
-    every: bool,
+    show_all: bool,
     as_json: bool,
 ) -> bool:
     """Print the answer from records, and return whether anything fits."""
     # all of these import pandas
     from framebench.analysis.peaks import read_evidence
     from framebench.analysis.results import NoRecords, Results
-    from framebench.budget.advise import advice as rule
     from framebench.budget.advise import show
+    from framebench.budget.advise.advice import advise, find_change, select_relevant
 
-    folder = Results(results)
+    recorded = Results(results)
 
     @cache  # called to choose the machines, and for the answer
     def read_machine(name: str) -> tuple[list[Row], Blocks]:
@@ -337,23 +348,23 @@ def answer_from_records(
     def count_answers(name: str) -> tuple[int, ...]:
         """Count a machine's rows at the batch in question, and at any batch."""
         machine_rows, _blocks = read_machine(name)
-        relevant = rule.select_relevant(machine_rows, question)
+        relevant = select_relevant(machine_rows, question)
         at_batch = [row for row in relevant if row.batch == question.batch]
         return len(at_batch), len(relevant)
 
-    rows, blocks = [], {}
-    for name in find_answering_machines(folder, machine, count_answers):
-        machine_rows, blocks[name] = read_machine(name)
-        rows.append(machine_rows)
+    rows_of_machines, blocks_by_machine = [], {}
+    for name in find_answering_machines(recorded, machine, count_answers):
+        machine_rows, blocks_by_machine[name] = read_machine(name)
+        rows_of_machines.append(machine_rows)
     try:
-        advice = rule.advise(rows, question, folder.searches)
+        advice = advise(rows_of_machines, question, recorded.searches)
     except NoRecords as error:
         hints = suggest_prediction(question, results) + suggest_measuring(error.selector, results)
         fail(f"{error}{hints}", 1)
     changes = []
     if current:
-        for name in question.frameworks:
-            change = rule.find_change(advice, name, current, blocks[advice.machine])
+        for framework in question.frameworks:
+            change = find_change(advice, framework, current, blocks_by_machine[advice.machine])
             if change:
                 changes.append(change)
         if not changes:
@@ -363,27 +374,27 @@ def answer_from_records(
         return bool(advice.fitting)
     options = repeat_options(results, question.budget)
     print_sentence(show.describe_answer(advice, options))
-    for table in show.make_tables(advice, every):
+    for table in show.make_tables(advice, show_all):
         table.terminal(out)
     if question.shape is not None:
         say(f"{question.size}: taken for {describe_shape(question.shape)}")
-    for note in show.list_notes(advice, changes, every, options):
+    for note in show.list_notes(advice, changes, show_all, options):
         print_sentence(note)
     return bool(advice.fitting)
 
 
 def explain_no_change(question: Question, current: str, results: Path) -> str:
     """Return the message where no framework has records of the strategy that is in use now."""
-    where = ", ".join(question.frameworks)
+    frameworks = ", ".join(question.frameworks)
     selector = replace(question, strategies=frozenset({current})).selector
     hint = suggest_measuring(selector, results)
-    return f"no record says anything of {current} in {where}{hint}"
+    return f"no record says anything of {current} in {frameworks}{hint}"
 
 
 def suggest_prediction(question: Question, results: Path) -> str:
-    """Return the part of a message that names the least a case can need without measuring.
+    """Return the end of a message: the command that computes the least that a case can need.
 
-    It is empty for a model that is only described, and for a scenario without a baseline.
+    It is "" for a model that is only described, and for a scenario without a baseline.
     """
     strategy = find_baseline(question.scenario)
     if question.strategies and strategy not in question.strategies:
@@ -391,7 +402,7 @@ def suggest_prediction(question: Question, results: Path) -> str:
     if question.shape or not strategy:
         return ""
     base = spec.load_workload(question.workload).preset(question.size).base
-    case = question.case(question.frameworks[0], strategy, question.batch or base)
+    case = question.make_case(question.frameworks[0], strategy, question.batch or base)
     return (
         f"; the least that it can need, without measuring: framebench predict {case.id}"
         f"{repeat_options(results)}"

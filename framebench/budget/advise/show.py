@@ -24,6 +24,7 @@ from framebench.budget.advise.advice import (
     BudgetAdvice,
     Candidate,
     Question,
+    SortOrder,
     SuggestedChange,
     is_calibrated,
     is_ranked_by_ratio,
@@ -47,9 +48,12 @@ COLUMNS = {
     "kept_bytes": TableColumn("kept MiB", format_mib, priority=DETAIL),
     "machine": TableColumn("machine", priority=DETAIL),
 }
-FASTEST = "fastest first"
-NOT_CALIBRATED = " not calibrated"  # by instruments whose machine has passed no calibration
-LARGEST_BATCH = "largest batch first"
+ORDER_TEXTS: dict[SortOrder, str] = {
+    "speed": "fastest first",
+    "batch": "largest batch first",
+    "memory": "least memory first",
+}
+NOT_CALIBRATED = "not calibrated"  # by instruments whose machine has passed no calibration
 MOST_CANDIDATES_SHOWN = 5  # unless all are asked for
 NOT_STUDIED = f"how well predictions hold beyond {STUDIED_REACH} times was not studied"
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
@@ -67,15 +71,15 @@ BY_RATIO = (
 )
 
 
-def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
+def make_tables(advice: BudgetAdvice, show_all: bool = False) -> Iterator[Table]:
     """Yield the tables of candidates.
 
     There are up to four tables: candidates that fit, those that fit but compute something else,
-    those that may fit, and those that are too large, closest first. Unless `every` is set, only the
-    first rows of the first table that has any are yielded.
+    those that may fit, and those that are too large, closest first. Unless `show_all` is set, only
+    the first rows of the first table that has any are yielded.
     """
     tables = (
-        (advice.fitting, describe_order(advice)),
+        (advice.fitting, ORDER_TEXTS[find_order(advice)]),
         (
             advice.different_result,
             "another model or another step: what it computes is not what the baseline does",
@@ -86,7 +90,7 @@ def make_tables(advice: BudgetAdvice, every: bool = False) -> Iterator[Table]:
     for candidates, title in tables:
         if not candidates:
             continue
-        if every:
+        if show_all:
             yield make_candidate_table(advice, candidates, title)
         else:
             yield make_candidate_table(advice, candidates[:MOST_CANDIDATES_SHOWN], title)
@@ -99,18 +103,18 @@ def make_candidate_table(
     """Return a table of these candidates; `title` says which they are, or how they are sorted."""
     question = advice.question
     batch = f"batch {question.batch}" if question.batch else "largest batch"
-    what = f"{question.workload} {question.scenario}, {batch}, size {question.size}"
+    cases = f"{question.workload} {question.scenario}, {batch}, size {question.size}"
     caption = CAPTION
-    everything_that_fits = advice.fitting + advice.different_result
-    if describe_order(advice) == FASTEST and is_ranked_by_ratio(everything_that_fits):
+    all_fitting = advice.fitting + advice.different_result
+    if find_order(advice) == "speed" and is_ranked_by_ratio(all_fitting):
         caption += BY_RATIO
     conditions = describe_conditions(pd.DataFrame([vars(c.evidence) for c in candidates]))
     if any(candidate.peak.is_kept_borrowed for candidate in candidates):
         caption += UP_TO
     rows = [make_table_row(candidate, advice.machine) for candidate in candidates]
     return Table(
-        f"{what}, within {format_mib(question.budget)} MiB: {title}",
-        f"{caption} {name_origins(candidates, advice.machine)} {conditions}",
+        f"{cases}, within {format_mib(question.budget)} MiB: {title}",
+        f"{caption} {describe_machines(candidates, advice.machine)} {conditions}",
         pd.DataFrame(rows, columns=list(COLUMNS)),
         COLUMNS,
         left=3,
@@ -119,7 +123,7 @@ def make_candidate_table(
     )
 
 
-def name_origins(candidates: Sequence[Candidate], machine: str) -> str:
+def describe_machines(candidates: Sequence[Candidate], machine: str) -> str:
     """Return which machine measured the speeds and the peaks of these candidates."""
     if all(candidate.evidence.machine == machine for candidate in candidates):
         return f"Speeds by {machine}."
@@ -148,7 +152,7 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
     if candidate.measured_fit:
         row["batch"] = f"about {candidate.case.batch}"
     row["rate"] = "not timed"
-    if candidate.timed:
+    if candidate.timed_rows:
         row["rate"] += f" at b{candidate.case.batch}"
     if candidate.speed:
         row |= make_speed_cells(candidate.speed, candidate.case.batch)
@@ -167,33 +171,36 @@ def format_peak(candidate: Candidate) -> str:
 
 
 def make_speed_cells(speed: Row, batch: int) -> dict[str, str]:
-    """Return the cells of a speed; what was measured at another batch than the row's says so."""
+    """Return the cells of a speed, which name its batch if that is not the `batch` of the row."""
     other_batch = ""
     if speed.batch != batch:
         other_batch = f" at b{speed.batch}"
     rate = format_rate(speed) + other_batch
     if not is_calibrated(speed):
-        rate += NOT_CALIBRATED
+        rate += f" {NOT_CALIBRATED}"
     (ratio,) = format_time_ratios(pd.DataFrame([vars(speed)]), "torch_ratio")
     if speed.torch_ratio is not None:
         ratio += other_batch
     return {"rate": rate, "torch_ratio": ratio, "measured_at": f"b{speed.batch} {speed.size}"}
 
 
-def describe_faster(speed: Row) -> str:
+def describe_faster_batch(speed: Row) -> str:
     """Return the speed of a faster batch in words."""
-    remark = "" if is_calibrated(speed) else f",{NOT_CALIBRATED}, so not ranked"
+    remark = "" if is_calibrated(speed) else f", {NOT_CALIBRATED}, so not ranked"
     return f"{format_rate(speed)} at b{speed.batch}{remark}"
 
 
-def describe_order(advice: BudgetAdvice) -> str:
-    """Return the order of the candidates that fit, such as `fastest first`."""
+def find_order(advice: BudgetAdvice) -> SortOrder:
+    """Return by what the candidates that fit are sorted.
+
+    Without any speed it is the batch, or the memory if all are at the batch in question.
+    """
     question = advice.question
-    if question.by == "speed" and any(c.throughput for c in advice.fitting):
-        return FASTEST
-    if question.by == "batch" or (question.by == "speed" and question.batch is None):
-        return LARGEST_BATCH
-    return "least memory first"
+    if question.by != "speed":
+        return question.by
+    if any(candidate.throughput for candidate in advice.fitting):
+        return "speed"
+    return "batch" if question.batch is None else "memory"
 
 
 def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
@@ -206,8 +213,8 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
                 "one sample in the model at a time: convolutions may take another path then"
             )
         if candidate.peak.kind == "predicted":
-            far = f"; {NOT_STUDIED}" if candidate.is_far else ""
-            yield f"{candidate.name} b{case.batch}: predicted, {candidate.peak.method}{far}"
+            remark = f"; {NOT_STUDIED}" if candidate.is_far else ""
+            yield f"{candidate.name} b{case.batch}: predicted, {candidate.peak.method}{remark}"
         smallest = candidate.smallest_timed
         if smallest and not candidate.speed:
             yield (
@@ -216,7 +223,7 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
             )
         faster = candidate.find_faster_batch()
         if faster:
-            yield f"{candidate.name}: faster at a larger batch: {describe_faster(faster)}"
+            yield f"{candidate.name}: faster at a larger batch: {describe_faster_batch(faster)}"
         if not case.same_mathematics:
             difference = BATCH_NORM if case.strategy_spec.same_loss else case.strategy_spec.summary
             yield f"{candidate.name}: {difference}"
@@ -230,8 +237,8 @@ def format_rate(speed: Row) -> str:
 def describe_briefly(candidate: Candidate) -> str:
     """Return a candidate with its batch and its needs."""
     needs = format_guessed_needs(candidate.peak.needs, candidate.peak.least_needs)
-    measured = "" if candidate.peak.kind == "measured" else ", predicted"
-    return f"{candidate.name} at {describe_batch(candidate)} (needs {needs} MiB{measured})"
+    remark = "" if candidate.peak.kind == "measured" else ", predicted"
+    return f"{candidate.name} at {describe_batch(candidate)} (needs {needs} MiB{remark})"
 
 
 def describe_batch(candidate: Candidate) -> str:
@@ -280,42 +287,43 @@ def describe_unsearched(advice: BudgetAdvice, options: str) -> str:
     """Return that nothing is known to fit, with what may fit and the search that tells."""
     question = advice.question
     first, *others = advice.unsearched
-    peak = first.peak
     if first.unknown_batch:
         batch = first.unknown_batch
-        known = "nothing is known of its need"
+        need = "nothing is known of its need"
     else:
         batch = first.case.batch
-        known = (
-            f"its need is a guess, {format_needs(peak.least_needs)} to "
-            f"{format_needs(peak.needs)} MiB"
-        )
-    more = f", and so may {format_count(len(others), 'other', 'others')}" if others else ""
+        least, most = format_needs(first.peak.least_needs), format_needs(first.peak.needs)
+        need = f"its need is a guess, {least} to {most} MiB"
+    others_too = f", and so may {format_count(len(others), 'other', 'others')}" if others else ""
     return (
         f"{question.workload} {question.scenario}, {describe_size(question)}: nothing is known to "
-        f"fit {format_mib(question.budget)} MiB. {first.name} may at batch {batch}{more}: {known}. "
-        f"`{make_search_command(first.case, options)} --max-batch {batch}` tells."
+        f"fit {format_mib(question.budget)} MiB. {first.name} may at batch {batch}{others_too}: "
+        f"{need}. `{make_search_command(first.case, options)} --max-batch {batch}` tells."
     )
 
 
 def suggest_faster(advice: BudgetAdvice, options: str) -> str:
-    """Return a sentence with the fastest candidate that may fit, or "" if it is no faster."""
+    """Return a sentence with the fastest candidate that may fit, or "" if none is faster.
+
+    It is faster if the intervals of both do not overlap.
+    """
     best = advice.fitting[0]
-    timed = [c for c in advice.unsearched if c.throughput > best.throughput]
-    if describe_order(advice) != FASTEST or not timed:
+    if find_order(advice) != "speed" or not advice.unsearched:
         return ""
-    first = max(timed, key=attrgetter("throughput"))
-    speed = first.speed
-    if speed is None or overlap(speed, best.speed):
+    candidate = max(advice.unsearched, key=attrgetter("throughput"))
+    speed = candidate.speed
+    is_slower = candidate.throughput <= best.throughput
+    if speed is None or is_slower or do_intervals_overlap(speed, best.speed):
         return ""
+    search = f"{make_search_command(candidate.case, options)} --max-batch {candidate.case.batch}"
     return (
-        f"If {first.name} does, it is faster: {format_rate(speed)} at batch {speed.batch}. "
-        f"`{make_search_command(first.case, options)} --max-batch {first.case.batch}` tells."
+        f"If {candidate.name} does, it is faster: {format_rate(speed)} at batch {speed.batch}. "
+        f"`{search}` tells."
     )
 
 
 def make_search_command(case: Case, options: str) -> str:
-    """Return the command that searches for a case's largest batch; `options` are repeated."""
+    """Return the command that searches for a case's largest batch, which ends with `options`."""
     return (
         f"framebench max-batch '{case.workload}/{case.framework}/{case.scenario}/{case.strategy}/"
         f"{case.size}'{options}"
@@ -324,25 +332,25 @@ def make_search_command(case: Case, options: str) -> str:
 
 def describe_rank(advice: BudgetAdvice) -> str:
     """Return why the first candidate comes first, such as `is fastest: 9.0 tokens/s`."""
-    best = advice.fitting[0]
-    order = describe_order(advice)
-    if order == FASTEST and best.speed:
+    best, *others = advice.fitting
+    order = find_order(advice)
+    if order == "speed" and best.speed:
         rank = f"is {describe_fastest(advice.fitting)}: {format_rate(best.speed)}"
         if best.speed.case != best.case.id:
             rank += f", measured at b{best.speed.batch} {best.speed.size}"
         faster = best.find_faster_batch()
         if faster:
-            rank += f" ({describe_faster(faster)})"
+            rank += f" ({describe_faster_batch(faster)})"
         return rank
     if advice.question.by == "speed":
-        rank = f"comes first ({order}; its speed is not known"
+        rank = f"comes first ({ORDER_TEXTS[order]}; its speed is not known"
         if best.smallest_timed and not best.speed:
             rank += f" below batch {best.smallest_timed.batch}"
         rank += ")"
     else:
-        rank = f"comes first ({order})"
-    if order == LARGEST_BATCH:
-        ties = [c.name for c in advice.fitting[1:] if c.case.batch == best.case.batch]
+        rank = f"comes first ({ORDER_TEXTS[order]})"
+    if order == "batch":
+        ties = [c.name for c in others if c.case.batch == best.case.batch]
         if ties:
             rank += f", with as large a batch by {', '.join(ties)}"
     return rank
@@ -351,37 +359,38 @@ def describe_rank(advice: BudgetAdvice) -> str:
 def describe_fit(candidate: Candidate, machine: str) -> str:
     """Return at which batch a candidate fits, and whether that was tried, measured or predicted.
 
-    A machine is named if it is another than the one that the answer is by.
+    The machine is named unless it is `machine`, whose answer this is.
     """
     batch = candidate.case.batch
     needs_mib = format_guessed_needs(candidate.peak.needs, candidate.peak.least_needs)
     needs = f"needs {needs_mib} MiB"
-    by = ""
+    on_machine = ""
     if candidate.evidence.machine != machine:
-        by = f", on {candidate.evidence.machine}"
+        on_machine = f", on {candidate.evidence.machine}"
     if candidate.is_far:
-        times = batch / candidate.measured_up_to
-        known = ""
+        factor = batch / candidate.measured_up_to
+        measured = ""
         if candidate.measured_fit:
-            known = f"Batch {candidate.measured_fit} fits, as measured{by}. "
+            measured = f"Batch {candidate.measured_fit} fits, as measured{on_machine}. "
         return (
-            f"{known}Batch {batch} is predicted to fit ({needs}), but at {times:,.0f} times the "
-            f"largest batch that was measured, and {NOT_STUDIED}."
+            f"{measured}Batch {batch} is predicted to fit ({needs}), but at {factor:,.0f} times "
+            f"the largest batch that was measured, and {NOT_STUDIED}."
         )
-    if candidate.judge == "search":
-        return f"It fits at batch {batch} ({needs}), as tried under an enforced limit{by}."
-    if candidate.judge == "record":
-        return f"It fits at batch {batch} ({needs}), by its measured peak{by}."
-    return f"It is predicted to fit at batch {batch} ({needs}{by}): {candidate.peak.method}."
+    if candidate.judged_by == "search":
+        return f"It fits at batch {batch} ({needs}), as tried under an enforced limit{on_machine}."
+    if candidate.judged_by == "record":
+        return f"It fits at batch {batch} ({needs}), by its measured peak{on_machine}."
+    method = candidate.peak.method
+    return f"It is predicted to fit at batch {batch} ({needs}{on_machine}): {method}."
 
 
 def suggest_search(candidate: Candidate, question: Question, options: str) -> str:
     """Return a sentence with the command that tries a candidate, or "" where that adds nothing."""
     command = make_search_command(candidate.case, options)
-    if candidate.judge == "record" and not question.batch:
+    if candidate.judged_by == "record" and not question.batch:
         return f"`{command}` may find a larger batch."
     # a model that is only described cannot be run
-    if candidate.judge == "prediction" and not question.shape:
+    if candidate.judged_by == "prediction" and not question.shape:
         return f"`{command}` tries it, and may find more."
     return ""
 
@@ -389,7 +398,7 @@ def suggest_search(candidate: Candidate, question: Question, options: str) -> st
 def describe_fastest(fitting: Sequence[Candidate]) -> str:
     """Return in words that the first candidate is the fastest, and which may be as fast.
 
-    Candidates without a speed that counts are not among those it is compared with.
+    It is only compared with candidates that have a calibrated speed.
     """
     if len(fitting) == 1:
         return "the only one that fits"
@@ -399,28 +408,33 @@ def describe_fastest(fitting: Sequence[Candidate]) -> str:
     text = "fastest"
     if len(others) < len(fitting) - 1:
         text += f" of the {len(others) + 1} that fit and were timed"
-    ties = [c.name for c in others if overlap(first.speed, c.speed)]
+    ties = [c.name for c in others if do_intervals_overlap(first.speed, c.speed)]
     if ties:
         text += f", with {' and '.join(ties)} as fast within their intervals"
     return text
 
 
-def overlap(one: Row | None, other: Row | None) -> bool:
-    """Return whether two intervals of step times over PyTorch's baseline overlap, at one batch."""
-    if one is None or other is None or (one.batch, one.size) != (other.batch, other.size):
+def do_intervals_overlap(first: Row | None, second: Row | None) -> bool:
+    """Return whether two speeds cannot be told apart: their intervals overlap, at one batch.
+
+    The intervals are those of step times over PyTorch's baseline. Without both there is no overlap.
+    """
+    if first is None or second is None:
+        return False
+    if (first.batch, first.size) != (second.batch, second.size):
         return False
     # fewer than three blocks have no interval
-    if one.torch_ratio_high is None or other.torch_ratio_high is None:
+    if first.torch_ratio_high is None or second.torch_ratio_high is None:
         return False
-    largest_low = max(one.torch_ratio_low or math.inf, other.torch_ratio_low or math.inf)
-    smallest_high = min(one.torch_ratio_high, other.torch_ratio_high)
+    largest_low = max(first.torch_ratio_low or math.inf, second.torch_ratio_low or math.inf)
+    smallest_high = min(first.torch_ratio_high, second.torch_ratio_high)
     return largest_low <= smallest_high
 
 
 def list_notes(
     advice: BudgetAdvice,
     changes: Sequence[SuggestedChange],
-    every: bool = False,
+    show_all: bool = False,
     options: str = "",
 ) -> Iterator[str]:
     """Yield the sentences below the tables.
@@ -450,7 +464,7 @@ def list_notes(
         yield lenders
     if any(row.device == "cpu" for row in rows):
         yield NOT_IN_BUDGET
-    if every:
+    if show_all:
         for case, why in advice.left_out.items():
             yield f"no advice: {case}: {why}"
     elif (
@@ -537,7 +551,7 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
         "needs_bytes": peak.needs,
         "least_needs_bytes": peak.least_needs,
         "fits": candidate.fits,
-        "judged_by": candidate.judge,
+        "judged_by": candidate.judged_by,
         "measured_up_to": candidate.measured_up_to or None,
         "far_beyond_measured": candidate.is_far,
         "same_mathematics": case.same_mathematics,

@@ -50,6 +50,7 @@ CASES_HELP = (
 )
 MINUTES_HELP = "For each search, after which no other batch is tried."
 FIRST_BATCH = 8  # at which a file is looked into
+EVALUATED_BATCH = 64  # tried first by `evaluate` if none is named
 TimeLimit = Annotated[float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each process.")]
 
 
@@ -134,8 +135,8 @@ class SearchRun:
         return True
 
     def search_case(self, case: Case, env: str | None) -> None:
-        """Search in the environment of the framework; say so if there is none."""
-        # locked for one case at a time, so that saved answers disturb no measurement
+        """Search in the environment of the case's framework, or print why there is none."""
+        # locked for one case at a time, since a saved answer needs no lock
         with measuring(self.results, self.describe_saved):
             try:
                 found = installed.find_environments([case.framework], env, say)
@@ -192,14 +193,15 @@ def answer_for_device(
     if not selector.endswith(".py"):
         from framebench.devices.fit.advice import advise_on_device
 
-        named = parse_selector(selector)
-        declared = selector
-        if named.size and spec.DESCRIBED.fullmatch(named.size):
-            check_described(named.workload or "", named.size)
-            declared = selector.replace(named.size, FULL_SIZE)
-        (case, *_) = choose_cases(declared)
-        question = named._replace(
-            strategy=named.strategy or case.scenario_spec.baseline, size=named.size or FULL_SIZE
+        parsed = parse_selector(selector)
+        declared_selector = selector
+        if parsed.size and spec.DESCRIBED.fullmatch(parsed.size):
+            check_described(parsed.workload or "", parsed.size)
+            declared_selector = selector.replace(parsed.size, FULL_SIZE)
+        first_case, *_ = choose_cases(declared_selector)
+        question = parsed._replace(
+            strategy=parsed.strategy or first_case.scenario_spec.baseline,
+            size=parsed.size or FULL_SIZE,
         )
         return advise_on_device(question, device, budget, results, as_json)
     try:
@@ -224,24 +226,24 @@ def choose_cases(selector: str) -> list[Case]:
 
     Raises UnknownCase.
     """
-    named = parse_selector(selector)
-    if named.batch:
-        fail(f"max-batch finds the batch: leave b{named.batch} out", 2)
-    if not named.workload:
+    parsed = parse_selector(selector)
+    if parsed.batch:
+        fail(f"max-batch finds the batch: leave b{parsed.batch} out", 2)
+    if not parsed.workload:
         workloads = spec.list_workloads()
         example = f"framebench max-batch '{workloads[-1]}/*/train' --budget 16GiB"
         fail(f"which workload? {', '.join(workloads)}: {example}", 2)
-    scenario = named.scenario or "train"
+    scenario = parsed.scenario or "train"
     cases = measure.select_cases(
-        named.workload,
-        named.framework or "*",
+        parsed.workload,
+        parsed.framework or "*",
         scenario,
-        named.strategy,
-        named.size or DEFAULT_SIZE,
+        parsed.strategy,
+        parsed.size or DEFAULT_SIZE,
     )
     baseline = find_baseline(scenario)
-    if baseline and not named.strategy:
-        say(f"tried is the baseline, {baseline}; '{named.workload}/*/train/{{a,b}}' names others")
+    if baseline and not parsed.strategy:
+        say(f"tried is the baseline, {baseline}; '{parsed.workload}/*/train/{{a,b}}' names others")
     return cases
 
 
@@ -289,13 +291,13 @@ def evaluate(
 
 def find_evaluated_case(selector: str) -> Case:
     """Return the one case to evaluate, at the batch to begin with. Raises UnknownCase."""
-    named = parse_selector(selector)
-    workload = named.workload or "*"
-    framework = named.framework or "*"
-    scenario = named.scenario or "eval"
-    strategy = named.strategy or "no_grad"
-    size = named.size or DEFAULT_SIZE
-    batch = named.batch or 64
+    parsed = parse_selector(selector)
+    workload = parsed.workload or "*"
+    framework = parsed.framework or "*"
+    scenario = parsed.scenario or "eval"
+    strategy = parsed.strategy or "no_grad"
+    size = parsed.size or DEFAULT_SIZE
+    batch = parsed.batch or EVALUATED_BATCH
     selected = selectors.select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}")
     cases = {replace(case, batch=batch) for case in selected}  # one, if only batches differed
     example = replace(min(cases), scenario="eval", strategy="no_grad").id

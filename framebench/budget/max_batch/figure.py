@@ -54,24 +54,24 @@ def read_searches(results: Path, machine: str) -> pd.DataFrame:
 
 def make_row(fit: Fit) -> dict[str, object]:
     """Return the columns of a search."""
-    case, origin = parse_case(fit.case), fit.provenance
-    commit = (origin.commit or "unknown")[:10]
+    case, provenance = parse_case(fit.case), fit.provenance
+    commit = (provenance.commit or "unknown")[:10]
     answer: str = fit.status
     if fit.status == "none":
         answer = "not even the smallest"
     elif fit.largest:
-        ends = {"open": " or more", "stopped": ", stopped"}
-        answer = f"{fit.largest}{ends.get(fit.status, '')}"
+        remarks = {"open": " or more", "stopped": ", stopped"}
+        answer = f"{fit.largest}{remarks.get(fit.status, '')}"
     return asdict(case) | {
         "case": fit.case,
         "budget_bytes": fit.budget_bytes,
         "largest": fit.largest or 0,
         "answer": answer,
-        "framework_version": origin.versions.get(case.framework),
-        "machine": origin.machine,
-        "cpu": origin.hardware.get("cpu", "unknown"),
-        "measured_at": origin.measured_at.isoformat(),
-        "commit": f"{commit} with uncommitted changes" if origin.dirty else commit,
+        "framework_version": provenance.versions.get(case.framework),
+        "machine": provenance.machine,
+        "cpu": provenance.hardware.get("cpu", "unknown"),
+        "measured_at": provenance.measured_at.isoformat(),
+        "commit": f"{commit} with uncommitted changes" if provenance.dirty else commit,
     }
 
 
@@ -96,16 +96,22 @@ def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
         aspect=7.0 / height,
         legend=False,
     )
-    for place, row in enumerate(rows.iterate_rows(ranked)):
-        end = (max(row.largest, 1), place)  # a logarithmic axis has no 0
-        grid.ax.annotate(row.answer, end, (4, 0), textcoords="offset points", va="center", size=7)
+    for index, row in enumerate(rows.iterate_rows(ranked)):
+        grid.ax.annotate(
+            row.answer,
+            xy=(max(row.largest, 1), index),  # the end of the bar; a logarithmic axis has no 0
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            size=7,
+        )
     grid.ax.set_xscale("log", base=2)
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
     grid.ax.set(xlim=(1, 2 * ranked["largest"].max()), xlabel="largest batch that fits", ylabel="")
     first = next(rows.iterate_rows(ranked))
     best = rows.join_words(ranked["case"][ranked["largest"] == first.largest])
-    where = f"{first.workload} {first.scenario} within {first.budget_bytes / MIB:,.0f} MiB"
-    finding = f"{where}: {best} fits the largest batch, {first.answer}"
+    question = f"{first.workload} {first.scenario} within {first.budget_bytes / MIB:,.0f} MiB"
+    finding = f"{question}: {best} fits the largest batch, {first.answer}"
     versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
     days = ranked["measured_at"].str[:10]
     notes = [

@@ -94,19 +94,18 @@ class BatchSearch:
 
 @dataclass
 class Prober:
-    """Probe batches of one case, each in a fresh process, and keep in `origin` where one ran."""
+    """Probe batches of one case, each in a fresh process."""
 
     case: Case
     environment: Environment
     options: Options
     progress: Progress
-    origin: Origin | None = None
+    origin: Origin | None = None  # the device and versions of the last process that told them
 
     def probe(self, batch: int, limit: int | None) -> Probe:
         """Try a batch under a limit in bytes; with None it may take all memory that there is.
 
-        A batch fits if its steps finish and their peak is within the limit. Keeps in `origin` where
-        the process ran.
+        A batch fits if its steps finish and their peak is within the limit. Sets `origin`.
         """
         case = replace(self.case, batch=batch)
 
@@ -115,19 +114,19 @@ class Prober:
 
         order = ProbeOrder("fit", case.id, limit)
         outcome = run_order(order, self.environment, self.options, show_phase)
-        answer = outcome.answer
-        if "device" in answer:  # where it ran is part of the record
+        fields = outcome.answer
+        if "device" in fields:  # where it ran is part of the record
             core = self.options.adapt_to(self.environment).choose_core()
             self.origin = Origin(
-                answer["versions"], answer["device"], platform.python_version(), core
+                fields["versions"], fields["device"], platform.python_version(), core
             )
         reason = find_first_line(outcome.reason or "")
-        # a limit of None takes what the machine has: that may run out, too
+        # without a limit the machine's own memory may run out
         if outcome.ran_out:
             return Probe(batch=batch, outcome="memory", reason=reason, limited=limit is not None)
         if outcome.status != "ok":
             return Probe(batch=batch, outcome="failed", reason=reason)
-        measured = {name: answer[name] for name in Probe.model_fields if name in answer}
+        measured = {name: fields[name] for name in Probe.model_fields if name in fields}
         probe = Probe(batch=batch, outcome="fits", **measured)
         if limit is None or (probe.peak or 0) <= limit:
             return probe
@@ -184,7 +183,7 @@ def search_largest_batch(
         progress(f"{replace(case, batch=batch).id}: {OUTCOMES[probe.outcome]}")
         return probe
 
-    search = BatchSearch(probe_batch, case.batch, most, minutes)
+    search = BatchSearch(probe_batch, unit=case.batch, most=most, minutes=minutes)
     confirmation = None
     interrupt: BaseException | None = None
     status: Status = "unsupported"
@@ -195,10 +194,10 @@ def search_largest_batch(
         try:
             search.run()
             if search.fails and not search.stopped and not search.ended_early:
-                # without a limit it must finish: else it was not for memory that it failed
-                confirmation = prober.probe(search.fails, None)
+                # if the batch fails without a limit too, memory is not the reason
+                confirmation = prober.probe(search.fails, limit=None)
             status, answer = conclude(search, confirmation, budget)
-        except (KeyboardInterrupt, OSError) as error:  # such as of a full disk
+        except (KeyboardInterrupt, OSError) as error:  # OSError: such as of a full disk
             if not search.probes:
                 raise
             interrupt = error
@@ -222,7 +221,10 @@ def search_largest_batch(
 
 
 def describe_bounds(search: BatchSearch) -> str:
-    """Return the largest batch that was seen to fit, and the smallest that was seen to fail."""
+    """Return the end of a sentence with the two batches of a search: `; 8 fits; 16 does not fit`.
+
+    A batch that was not seen is left out.
+    """
     bounds = f"; {search.fits} fits" if search.fits else ""
     return f"{bounds}; {search.fails} does not fit" if search.fails else bounds
 
@@ -230,18 +232,19 @@ def describe_bounds(search: BatchSearch) -> str:
 def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
     """Return this machine's newest answer that a search up to batch `most` would give again.
 
-    The answer is of the same version and protocol. A search that was stopped may find more the next
-    time.
+    The answer is of the same version and protocol. A search that was stopped does not count, since
+    it may find more the next time.
     """
     newest = None
-    # what cannot be read, as where there is no file yet, is measured again
+    # a line that cannot be read is skipped, and its batch measured again
     for _, fit in store.parse_file(Fit, find_file(results, describe(case.framework))):
         if (fit.case, fit.budget_bytes) != (case.id, budget):
             continue
         if fit.provenance.protocol != protocol.VERSION or fit.status in ("stopped", "unsupported"):
             continue
-        if any(probe.batch > most for probe in fit.probes):  # it might answer what was not asked
+        if any(probe.batch > most for probe in fit.probes):  # it may have found a larger batch
             continue
+        # an open search ended at its own largest batch: this one must end at the same
         if fit.status != "open" or fit.largest == most // case.batch * case.batch:
             newest = fit
     return newest
@@ -250,20 +253,15 @@ def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
 def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> tuple[Status, str]:
     """Return the status of a search, and a sentence with its answer.
 
-    `confirmation` is the smallest batch that failed, probed once more without a limit; None if it
-    was not.
+    `confirmation` is the probe without a limit of the smallest batch that failed, or None.
     """
     bounds = describe_bounds(search)
     if search.stopped:
-        return (
-            "stopped",
-            f"stopped at batch {search.stopped.batch}: {search.stopped.reason}{bounds}",
-        )
+        answer = f"stopped at batch {search.stopped.batch}: {search.stopped.reason}{bounds}"
+        return "stopped", answer
     if search.ended_early:
-        return (
-            "stopped",
-            f"stopped after {search.minutes:g} minutes{bounds}; --minutes goes on longer",
-        )
+        answer = f"stopped after {search.minutes:g} minutes{bounds}; --minutes goes on longer"
+        return "stopped", answer
     if not search.probes:
         answer = f"--max-batch {search.most} is below the smallest batch, {search.unit}"
         return "stopped", answer
@@ -288,7 +286,7 @@ def describe_need(confirmation: Probe | None, budget: int) -> str:
         return f"did not finish without a limit either: {reason}"
     text = f"needs {format_mib(confirmation.needs)}"
     if confirmation.needs <= budget:
-        text += f" by {confirmation.instrument}, and the limit counts more than that sees"
+        text += f" by {confirmation.instrument}, and the limit counts more than that instrument"
     return text
 
 

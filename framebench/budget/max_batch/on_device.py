@@ -57,8 +57,8 @@ def fit_file(
     Raises Fault and UnknownDevice.
 
     Args:
-        model: The file. Its batch counts unless the largest is searched for.
-        strategies: Next to the baseline; None: all that apply.
+        model: The file, and the batch that has to fit unless the largest is searched for.
+        strategies: Those to plan in addition to the baseline; None for all that apply.
         device_name: The target device.
         budget: Bytes, if less than the device's memory.
         largest_batch: Whether the largest batch is searched for.
@@ -88,7 +88,7 @@ def fit_file(
 
 
 def choose_folder(model: UserModel, results: Path) -> Path:
-    """Return the folder of the file's predictions: of its own, unless one was named."""
+    """Return the folder of the file's predictions: its own below `results`, or the named one."""
     return results / "own" / model.folder if results == runner.RESULTS else results
 
 
@@ -98,7 +98,8 @@ def prepare(
 ) -> Iterator[DeviceQuestion]:
     """Yield the file's cases for a device, which planners can load in this context. Raises Fault.
 
-    For PyTorch's convolutions the environment with cuDNN is built, which tells their workspaces.
+    For PyTorch's convolutions the environment with cuDNN is built, from which the planner reads
+    their workspaces.
     """
     with open_for_device(model, strategies, env) as question:
         if model.framework == "torch" and question.has_convolutions:

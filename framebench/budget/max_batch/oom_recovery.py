@@ -1,8 +1,7 @@
 """Evaluation of many samples within a budget of memory, whose batch is halved when it runs out.
 
-Where the framework raises, the worker recovers by itself; where the process dies, a new one begins
-at the first sample that was not reported. Only what arrived here counts as done: the counts at the
-end are taken from the reports.
+If the framework raises, the worker recovers by itself. If the process dies, a new one begins at the
+first sample that was not reported. Only samples that were reported to this process count as done.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class EvaluationReport:
 
     samples: int
     losses: dict[int, float] = field(default_factory=dict)  # by sample
-    twice: int = 0  # samples whose loss arrived again
+    twice: int = 0  # how many samples were reported a second time
     batches: Counter[int] = field(default_factory=Counter)  # size -> how many were finished
     recoveries: list[Recovery] = field(default_factory=list)
     limited: bool = False
@@ -113,7 +112,7 @@ def evaluate_in(
         for report in outcome.reports:
             evaluation.add(report)
         evaluation.limited = evaluation.limited or outcome.answer.get("limited", False)
-        # a process that says it is done and has done nothing would be started for ever
+        # without the second condition, a process that does nothing would be started for ever
         if outcome.status == "ok" and evaluation.first_undone > first:
             continue
         # the worker may have halved the batch before it died

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-UNDER = "under the limit"  # ends the name of a phase in which the limit is enforced
+UNDER_LIMIT = "under the limit"  # ends the name of a phase in which the limit is enforced
 
 
 @dataclass(frozen=True)
 class ProbeOrder:
     """The orders of a probe's process. Without a budget it runs without a limit."""
 
-    do: Literal["fit", "evaluate"]
+    task: Literal["fit", "evaluate"]
     case: str  # an id whose batch may be any
     budget: int | None  # bytes
-    samples: int = 0  # evaluate: of so many, which are the same whatever the batch
-    first: int = 0  # evaluate: the first that is not yet done
+    samples: int = 0  # evaluate: how many there are in all
+    first: int = 0  # evaluate: the index of the first sample that is not yet done

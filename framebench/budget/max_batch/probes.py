@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from framebench.budget.max_batch.order import UNDER, ProbeOrder
+from framebench.budget.max_batch.order import UNDER_LIMIT, ProbeOrder
 from framebench.engine import runner
 from framebench.engine.environments import Environment
 from framebench.engine.runner import Options
@@ -18,8 +18,8 @@ from framebench.engine.timed_process import ignore_phase
 from framebench.suite.case import Case
 from framebench.suite.protocol import BatchReport
 
-# How a process ends that does not check what an allocator returns. Not SIGKILL: that is somebody
-# else's doing.
+# How a process ends that does not check what an allocator returns. SIGKILL is not among them: it
+# comes from outside.
 UNCHECKED = {-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGBUS}
 LONGEST_REASON = 240  # characters
 Progress = Callable[[str], None]  # phase
@@ -42,24 +42,25 @@ def run_order(
     """
     case = Case.from_id(order.case)
     with tempfile.TemporaryDirectory(prefix="framebench-") as scratch:
-        variables = runner.make_worker_variables(environment, case, "memory", options)
-        # what it writes is gone with it, however it ends
-        variables |= environment.list_scratch_variables(Path(scratch))
-        worker = Worker(environment, "framebench.budget.max_batch.worker", vars(order), variables)
-        ended = worker.end(progress, options.time_limit_s)
-    # outside of the limit a signal is a bug, and no lack of memory
-    died = ended.status == "crashed" and worker.process.returncode in UNCHECKED
+        env_vars = runner.make_worker_variables(environment, case, "memory", options)
+        # its files go into a folder that is removed however it ends
+        env_vars |= environment.list_scratch_variables(Path(scratch))
+        worker = Worker(environment, "framebench.budget.max_batch.worker", vars(order), env_vars)
+        outcome = worker.end(progress, options.time_limit_s)
+    has_signal = outcome.status == "crashed" and worker.process.returncode in UNCHECKED
+    # in other phases no limit is enforced, so that a signal is a bug and no lack of memory
+    is_under_limit = worker.phase.endswith(UNDER_LIMIT)
     return ProbeOutcome(
-        **vars(ended),
+        **vars(outcome),
         reports=worker.reports,
-        ran_out=ended.status == "oom" or (died and worker.phase.endswith(UNDER)),
+        ran_out=outcome.status == "oom" or (has_signal and is_under_limit),
     )
 
 
 def find_first_line(reason: str) -> str:
     """Return the line of a reason that names the error.
 
-    Exceptions about memory go on for pages; Jittor's say it further down, in colour.
+    Messages about memory go on for pages. Jittor's name the error in a later line, in colour.
     """
     lines = re.sub(r"\x1b\[[\d;]*m", "", reason).splitlines()
     for line in lines:

@@ -16,7 +16,7 @@ from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.budget.max_batch.order import UNDER, ProbeOrder
+from framebench.budget.max_batch.order import UNDER_LIMIT, ProbeOrder
 from framebench.instruments import limits
 from framebench.instruments.limits import measure_mapped, read_gpu_memory
 from framebench.suite.case import Case
@@ -24,6 +24,8 @@ from framebench.suite.protocol import BatchReport
 from framebench.worker.observe import restart
 from framebench.worker.stepping import make_timed_step
 from framebench.worker.worker import Emit, WorkerError, measure_peaks, repeat_new_shapes, serve
+
+MOST_CHARACTERS = 2000  # of an error that is reported
 
 
 def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
@@ -35,11 +37,11 @@ def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
     adapter.compile()
     untracked_before = measure_untracked(adapter)
     limited = order.budget is not None and adapter.limit_memory(order.budget)
-    emit({"phase": f"steps {UNDER}" if limited else "steps"})
+    emit({"phase": f"steps {UNDER_LIMIT}" if limited else "steps"})
     cold_peaks = measure_peaks(adapter)  # with compilation and what libraries take once
 
     def restart_under_limit(adapter: Adapter) -> None:
-        adapter.limit_memory(None)  # the first weights are made a second time, which no job does
+        adapter.limit_memory(None)  # a real job does not make its weights a second time
         restart(adapter)
         if order.budget is not None:
             adapter.limit_memory(order.budget)
@@ -49,7 +51,7 @@ def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
     )
     untracked_after = measure_untracked(adapter)
     seconds = make_timed_step(adapter)
-    adapter.limit_memory(None)  # the loss of an evaluation is no part of its step
+    adapter.limit_memory(None)  # computing the loss is no part of a step of evaluation
     loss = adapter.loss()
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss became {loss}")
@@ -85,7 +87,7 @@ def evaluate(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
     out. Returns whether a limit was enforced. Raises MemoryError if a single sample does not fit.
     """
     x, y = adapter.workload.make_batch(adapter.config, order.samples)
-    # by one sample: libraries are loaded, and kernels made that depend on no shape
+    # one sample loads libraries, and builds the kernels that depend on no shape
     emit({"phase": "warm-up"})
     adapter.inputs = adapter.put(x[:1], y[:1])
     adapter.compile()
@@ -107,7 +109,7 @@ def evaluate(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
             adapter.compile()
             compiled_size = size
         limited = order.budget is not None and adapter.limit_memory(order.budget)
-        emit({"phase": f"evaluation {UNDER}" if limited else "evaluation"})
+        emit({"phase": f"evaluation {UNDER_LIMIT}" if limited else "evaluation"})
         report: BatchReport = {"first": first, "batch": size}
         evaluate_batch(adapter, report)
         exceeds = report.get("peaks", {}).get("allocator.in_use", 0) > (order.budget or math.inf)
@@ -125,10 +127,10 @@ def evaluate(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
 
 
 def evaluate_batch(adapter: Adapter, report: BatchReport) -> None:
-    """Evaluate the batch that is on the device, and report it.
+    """Evaluate the batch that is on the device, and add its losses and peaks to the report.
 
-    The report gets its losses and peaks, or how memory ran out. On return the error of memory
-    that ran out is gone, and with it the tensors of its frames.
+    If memory runs out, the report gets the error's text instead. The error itself is dropped, since
+    its frames would keep their tensors alive.
     """
     try:
         report["peaks"] = measure_peaks(adapter)
@@ -138,7 +140,7 @@ def evaluate_batch(adapter: Adapter, report: BatchReport) -> None:
         adapter.limit_memory(None)
         if not limits.is_out_of_memory(error, limited):
             raise
-        report["ran_out"] = f"{type(error).__name__}: {str(error)[:2000]}"
+        report["ran_out"] = f"{type(error).__name__}: {str(error)[:MOST_CHARACTERS]}"
     finally:
         adapter.release()
         gc.collect()
@@ -171,8 +173,7 @@ def run_order(fields: Mapping[str, Any], emit: Emit) -> dict[str, Any]:
         adapter.build()
         adapter.synchronize()
         reset_signals()
-        carry_out = fit if order.do == "fit" else evaluate
-        result = carry_out(adapter, order, emit)
+        result = (fit if order.task == "fit" else evaluate)(adapter, order, emit)
     except Exception as error:
         limited = limits.is_enforced()
         adapter.limit_memory(None)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framebench.budget.max_batch import on_device
-from framebench.budget.max_batch.measure import probe_once
+from framebench.budget.max_batch.measure import OUTCOMES, probe_once
 from framebench.cli.shared import (
     ALL,
     BUDGET,
@@ -124,16 +124,16 @@ def predict(
     if is_file:
         if ranks:
             fail("--ranks takes the suite's cases, not a file", 2)
-        named = strategies.split(",") if strategies else []
+        chosen = strategies.split(",") if strategies else []
         try:
             if device is not None:
                 model = trial.inspect_file(Path(case), batch, scenario=scenario)
-                on_device.show_needs_of_file(model, named, device, results, env, as_json)
+                on_device.show_needs_of_file(model, chosen, device, results, env, as_json)
                 return
-            predictions, labels = predict_file(Path(case), scenario, named, batch, budget, env)
+            predictions, labels = predict_file(Path(case), scenario, chosen, batch, budget, env)
         except Fault as error:
             fail(str(error), 2)
-        show(predictions, as_json, labels)
+        print_predictions(predictions, as_json, labels)
     elif device is not None:
         selector = over_ranks(case, ranks).id if ranks else case
         predict_on_device(selector, device, results, as_json, again)
@@ -141,32 +141,34 @@ def predict(
         predict_rank(case, ranks, as_json)
     else:
         parsed = hypothetical.parse_any_batch(case)
-        show({parsed.id: predict_case(parsed, machine, results)}, as_json, is_one=True)
+        predictions = {parsed.id: predict_case(parsed, machine, results)}
+        print_predictions(predictions, as_json, is_single=True)
 
 
-def show(
-    predictions: Mapping[str, Sequence[PeakPrediction]],
+def print_predictions(
+    predictions_by_case: Mapping[str, Sequence[PeakPrediction]],
     as_json: bool,
     labels: Mapping[str, str] | None = None,
-    is_one: bool = False,
+    is_single: bool = False,
 ) -> None:
     """Print the predictions by case, a line for each method, and the case's needs.
 
-    `labels` has the names of cases that are printed in another way than as they are.
+    `labels` has the text that is printed instead of a case's id. With `is_single` the JSON is that
+    of the one case, and otherwise a list of cases.
     """
     if as_json:
-        answers = []
-        for name, of_case in predictions.items():
-            answers.append({"case": name, "predictions": list(map(asdict, of_case))})
-        echo(json.dumps(answers[0] if is_one else answers, indent=1))
+        cases = []
+        for case_id, predictions in predictions_by_case.items():
+            cases.append({"case": case_id, "predictions": list(map(asdict, predictions))})
+        echo(json.dumps(cases[0] if is_single else cases, indent=1))
         return
     # these import pandas
     from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET, format_guessed_needs
     from framebench.analysis.rendering import format_mib
 
-    for name, of_case in predictions.items():
-        echo((labels or {}).get(name, name))
-        for prediction in of_case:
+    for case_id, predictions in predictions_by_case.items():
+        echo((labels or {}).get(case_id, case_id))
+        for prediction in predictions:
             peak = "-"
             if prediction.bytes is not None:
                 peak = f"{format_mib(prediction.bytes)} MiB"
@@ -177,13 +179,13 @@ def show(
                 continue
             least_needs = prediction.least_needs_bytes or prediction.needs_bytes
             needs = f"{format_guessed_needs(prediction.needs_bytes, least_needs)} MiB"
-            untracked = f"{format_mib(prediction.kept_bytes)} MiB kept next to it"
+            kept = f"{format_mib(prediction.kept_bytes)} MiB kept next to it"
             if prediction.kept_lender:
-                untracked += f" (by published searches on {prediction.kept_lender})"
+                kept += f" (by published searches on {prediction.kept_lender})"
             if least_needs < prediction.needs_bytes:
-                untracked += " at the most that was seen with other strategies"
+                kept += " at the most that was seen with other strategies"
             echo(
-                f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {untracked}, "
+                f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {kept}, "
                 f"and {MARGIN - 1:.0%}"
             )
             if prediction.instrument == "host.rss":
@@ -200,7 +202,7 @@ def predict_file(
 ) -> tuple[dict[str, list[PeakPrediction]], dict[str, str]]:
     """Predict a user's own model by fake tensors, and return predictions and labels by case.
 
-    Within a budget it is also run, under that limit. Raises Fault.
+    With a budget in bytes it is also run under that limit. Raises Fault.
     """
     predictions = {}
     labels = {}
@@ -225,46 +227,48 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
     from framebench.analysis.peaks import read_evidence
     from framebench.analysis.results import Results
 
-    folder = Results(results)
+    recorded = Results(results)
 
     @cache  # called to choose the machines, and for the answer
     def read_rows(name: str) -> list[Row]:
-        rows, _blocks = read_evidence(folder.root, name, case.workload, case.scenario)
+        rows, _blocks = read_evidence(recorded.root, name, case.workload, case.scenario)
         return rows
 
     def count_answers(name: str) -> tuple[int, ...]:
         """Count a machine's rows of the case, and of its strategy in its framework."""
         rows = read_rows(name)
-        if predict_from_rows(case, rows, folder).bytes is None:
+        if predict_from_rows(case, rows, recorded).bytes is None:
             return (0,)
-        of_case = of_strategy = 0
+        case_count = strategy_count = 0
         for row in rows:
             if row.case == case.id:
-                of_case += 1
+                case_count += 1
             if (row.framework, row.strategy) == (case.framework, case.strategy):
-                of_strategy += 1
-        return of_case, of_strategy
+                strategy_count += 1
+        return case_count, strategy_count
 
+    # the rows of a group's machines make one prediction
     if machine == ALL:
-        groups = [[name] for name in find_machines(folder, machine)]
+        machine_groups = [[name] for name in find_machines(recorded, machine)]
     else:
         # as `advise` does, so that both answer alike
-        groups = [find_answering_machines(folder, machine, count_answers)]
+        machine_groups = [find_answering_machines(recorded, machine, count_answers)]
     note = "the least that any framework needs"
     if not case.workload_spec.layers:
         note += f", without activations: {case.workload} declares no layers"
     undone = case.support.undone_on_cpu
     if undone:
         note += f"; on a CPU expect more, as {undone}"
+    lower_bound = compute_lower_bound(case).total
     predictions = [
-        PeakPrediction("lower bound", "counted", compute_lower_bound(case).total, note),
+        PeakPrediction("lower bound", instrument="counted", bytes=lower_bound, note=note),
         predict_by_fake_tensors(case),
     ]
-    for names in groups:
+    for names in machine_groups:
         rows: list[Row] = []
         for name in names:
             rows += read_rows(name)
-        predictions.append(predict_from_rows(case, rows, folder))
+        predictions.append(predict_from_rows(case, rows, recorded))
     return predictions
 
 
@@ -272,7 +276,7 @@ def predict_by_fake_tensors(case: Case, environment: Environment | None = None) 
     """Return the peak of a run on fake tensors, in PyTorch's environment. Raises Fault."""
     obstacle = hypothetical.explain_unpredictable(case)
     if obstacle:
-        return PeakPrediction("fake tensors", "predicted", None, obstacle)
+        return PeakPrediction("fake tensors", instrument="predicted", bytes=None, note=obstacle)
     environment = environment or environments.ensure("torch", say=say)
     answer = environments.ask_module(
         environment,
@@ -285,8 +289,12 @@ def predict_by_fake_tensors(case: Case, environment: Environment | None = None) 
         raise Fault(answer["fault"])
     types = case.workload_spec.weight_types
     in_types = f"; weights in {types}, as the file has them" if types else ""
-    note = f"torch {environment.version}, eager, as on a CPU{in_types}; no kernel's workspace"
-    return PeakPrediction("fake tensors", "predicted", answer["predicted"], note)
+    return PeakPrediction(
+        "fake tensors",
+        instrument="predicted",
+        bytes=answer["predicted"],
+        note=f"torch {environment.version}, eager, as on a CPU{in_types}; no kernel's workspace",
+    )
 
 
 def try_under_limit(case: Case, budget: int, environment: Environment) -> PeakPrediction:
@@ -295,29 +303,34 @@ def try_under_limit(case: Case, budget: int, environment: Environment) -> PeakPr
 
     with show_work(f"{case.id}: running it under the limit"):
         probe = probe_once(case, budget, environment)
-    verdict = {"fits": "fits", "memory": "does not fit", "failed": "failed"}[probe.outcome]
-    note = f"b{case.batch} {verdict} within {format_mib(budget)} MiB"
+    note = f"b{case.batch} {OUTCOMES[probe.outcome]} within {format_mib(budget)} MiB"
     if probe.reason:
         note += f": {probe.reason}"
-    return PeakPrediction("enforced", probe.instrument, probe.peak, note, budget_bytes=budget)
+    return PeakPrediction(
+        "enforced",
+        instrument=probe.instrument,
+        bytes=probe.peak,
+        note=note,
+        budget_bytes=budget,
+    )
 
 
-def predict_from_rows(case: Case, rows: Sequence[Row], folder: Results) -> PeakPrediction:
+def predict_from_rows(case: Case, rows: Sequence[Row], recorded: Results) -> PeakPrediction:
     """Return the peak and needs of a case by records, as `advise` judges them."""
     from framebench.analysis.peaks import find_peak
     from framebench.analysis.results import NoRecords
 
     try:
-        peak, row = find_peak(rows, case, folder.searches)
+        peak, row = find_peak(rows, case, recorded.searches)
     except NoRecords as error:
-        note = f"{error}{suggest_measuring(error.selector, folder.root)}"
-        return PeakPrediction("records", None, None, note)
-    where = f"{row.step_instrument} on {row.machine}, {case.framework} {row.framework_version}"
+        note = f"{error}{suggest_measuring(error.selector, recorded.root)}"
+        return PeakPrediction("records", instrument=None, bytes=None, note=note)
+    source = f"{row.step_instrument} on {row.machine}, {case.framework} {row.framework_version}"
     return PeakPrediction(
         "records",
-        row.step_instrument,
-        round(peak.value),
-        f"{where}: {peak.kind}, {peak.method}",
+        instrument=row.step_instrument,
+        bytes=round(peak.value),
+        note=f"{source}: {peak.kind}, {peak.method}",
         low=peak.low,
         high=peak.high,
         kept_bytes=peak.kept_bytes,

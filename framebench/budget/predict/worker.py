@@ -42,18 +42,17 @@ def predict_step_bytes(case: Case) -> dict[str, int]:
     return {"live_bytes": live, "predicted": storages.peak}
 
 
-def answer(case: Case) -> dict[str, Any]:
+def predict_or_explain(case: Case) -> dict[str, Any]:
     """Return the predicted bytes, or the `fault` of a user's file that cannot be predicted."""
     try:
         return predict_step_bytes(case)
     except Exception as error:
         if case.workload != USER_MODEL:
             raise
-        in_file = find_line(error, case.user_file)
-        return {
-            "fault": describe_fault(error, case.user_file) if in_file else describe_error(error)
-        }
+        if find_line(error, case.user_file):
+            return {"fault": describe_fault(error, case.user_file)}
+        return {"fault": describe_error(error)}
 
 
 if __name__ == "__main__":
-    print(json.dumps(answer(parse_any_batch(sys.argv[1]))))
+    print(json.dumps(predict_or_explain(parse_any_batch(sys.argv[1]))))

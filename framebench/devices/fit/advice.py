@@ -13,7 +13,7 @@ from typing import Any
 
 from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
-from framebench.cli.shared import Parts, echo, fail, out, repeat_options, say
+from framebench.cli.shared import ParsedSelector, echo, fail, out, repeat_options, say
 from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
 from framebench.devices.fit.rounds import run_rounds
@@ -69,7 +69,7 @@ NOT_PREDICTED = "what other programs take, fragmentation over a long run, and sp
 
 
 def advise_on_device(
-    question: Parts,
+    question: ParsedSelector,
     device_name: str,
     budget: int | None,
     results: Path,

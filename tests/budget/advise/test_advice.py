@@ -117,7 +117,7 @@ def test_cases_without_a_verified_and_proven_peak_are_not_offered(changes, why):
 
     assert [candidate.case.strategy for candidate in advice.candidates] == ["fp32"]
     case = "transformer/torch/train/checkpoint/b4/tiny"
-    notes = show.list_notes(advice, changes=[], every=True)
+    notes = show.list_notes(advice, changes=[], show_all=True)
     (note,) = [note for note in notes if note.startswith("no advice")]
     assert note.startswith(f"no advice: {case}: ")
     assert why in note
@@ -556,7 +556,7 @@ def test_strategies_that_change_the_mathematics_are_listed_apart():
     ]
     advice = ask_advice(records, workload="resnet50", scenario="finetune")
     assert list_fitting_strategies(advice) == ["half"]
-    _, apart = show.make_tables(advice, every=True)
+    _, apart = show.make_tables(advice, show_all=True)
     assert "another model" in apart.title
     assert "the last layer alone trained" in apart.markdown()
 
