@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -149,10 +150,12 @@ def select_returned(returned: Any, kind: type[T]) -> list[T]:
     return [each for each in returned if isinstance(each, kind)]
 
 
-def takes_arguments(function: Any, arguments: Sequence[Any]) -> bool:
-    """Return whether a function can be called with these arguments."""
+def takes_arguments(
+    function: Any, arguments: Sequence[Any], keywords: Mapping[Any, Any] = MappingProxyType({})
+) -> bool:
+    """Return whether a function can be called with these arguments and keywords."""
     try:
-        inspect.signature(function).bind(*arguments)
+        inspect.signature(function).bind(*arguments, **keywords)
     except (TypeError, ValueError):
         return False
     return True
@@ -163,7 +166,7 @@ class BatchForm:
     """The form in which a file's `batch` returns inputs and targets, and the model takes them."""
 
     is_whole: bool = False  # there are no separate targets: the model takes all of it
-    is_one_argument: bool = False  # the inputs are one argument, although they are a list
+    is_one_argument: bool = False  # the inputs are one argument, although they are a list or dict
     joins_targets: bool = False  # the model takes the targets after the inputs
 
 
@@ -224,7 +227,7 @@ class UserFile:
         self.batch_types = batch_types
         self.loss_types = loss_types
         self.form = BatchForm()
-        self.call: Any = None  # the newest model's method, to ask which arguments it takes
+        self.call: Any = None  # what the newest model is called by, to ask which arguments it takes
         # in JAX: the tree of the model's weights, and the function that takes them, if it has any
         self.weight_tree: Any = None
         self.function: Any = None
@@ -281,8 +284,11 @@ class UserFile:
         has_other_step = self.has_step() or hasattr(instance, "training_step")
         if isinstance(instance, modules) and not has_other_step:
             self.check_can_be_called(instance, modules)
-        methods = [getattr(type(instance), name, None) for name in CALLED]
-        self.call = next((method for method in methods if method), None)
+        if isinstance(instance, tuple) and len(instance) == 2:  # (weights, apply) of JAX
+            self.call = instance[1]
+        else:
+            methods = [getattr(type(instance), name, None) for name in CALLED]
+            self.call = next((method for method in methods if method), None)
         return instance
 
     def check_can_be_called(self, model: Any, modules: type | tuple[type, ...]) -> None:
@@ -337,29 +343,41 @@ class UserFile:
         """Return the form of a batch of `size` samples, or None if it is no batch.
 
         A pair is inputs and targets; but a list of two dictionaries with the same keys is a list of
-        two samples. Anything else is a whole batch that the model takes: a dictionary of its
-        keywords, an array, an object of a package, a list of samples or, if the model computes the
-        loss or the file has its own step, a tuple of another length.
+        two samples. Anything else is a whole batch that the model takes: a dictionary, an array, an
+        object of a package, a list of samples or, if the model computes the loss or the file has
+        its own step, a tuple of another length.
         """
         if self.takes_batch:
             is_spread = are_arguments(returned) and not is_list_of_samples(returned, size)
             is_named = isinstance(returned, Mapping)
             return BatchForm(is_whole=True, is_one_argument=not is_spread and not is_named)
         if not isinstance(returned, tuple | list):
-            return BatchForm(is_whole=True) if list_arrays(returned) else None
+            if not list_arrays(returned):
+                return None
+            return BatchForm(is_whole=True, is_one_argument=self.takes_dict(returned))
         computes_loss = "loss" not in self and not self.has_step()
         if len(returned) == 2 and not are_alike_dicts(returned):
             inputs, targets = returned
             is_sample_list = is_list_of_samples(inputs, size)
             joins_targets = computes_loss and self.takes_both(inputs, targets, is_sample_list)
+            is_one_argument = is_sample_list or self.takes_dict(inputs)
             return BatchForm(
-                is_one_argument=is_sample_list or (joins_targets and not are_arguments(inputs)),
+                is_one_argument=is_one_argument or (joins_targets and not are_arguments(inputs)),
                 joins_targets=joins_targets,
             )
         is_sample_list = is_list_of_samples(returned, size)
         if is_sample_list or computes_loss or self.has_step():
             return BatchForm(is_whole=True, is_one_argument=is_sample_list)
         return None
+
+    def takes_dict(self, inputs: Any) -> bool:
+        """Return whether the newest model takes a dictionary as one argument.
+
+        It does not where its keys are keywords of the model.
+        """
+        if not isinstance(inputs, Mapping) or takes_arguments(self.call, ["self"], inputs):
+            return False
+        return takes_arguments(self.call, ["self", inputs])
 
     def takes_both(self, inputs: Any, targets: Any, is_list: bool) -> bool:
         """Return whether the newest model takes inputs and targets, one after the other.

@@ -35,6 +35,9 @@ class Detector:
     def forward(self, images, targets=None):
         return images
 
+def function():
+    return {}, lambda weights, batch: batch
+
 def rows(n):
     return np.ones((n, 3))
 
@@ -138,6 +141,10 @@ def collect_arguments(batch: tuple[Any, Any]) -> tuple[tuple[Any, ...], dict[str
         ("Model", "rows(n), rows(n), rows(n)", [], 3, False),
         ("Model", "rows(n), rows(n), rows(n)", [STEP], 3, False),
         ("Model", "{'x': rows(n)}", [LOSS], 1, False),
+        ("Detector", "{'images': rows(n), 'targets': rows(n)}", [LOSS], 2, False),
+        ("Model", "{'left': rows(n), 'right': rows(n)}", [LOSS], 1, False),  # as one argument
+        ("Model", "{'left': rows(n), 'right': rows(n)}, rows(n)", [LOSS], 1, True),
+        ("function", "{'left': rows(n), 'right': rows(n)}, rows(n)", [LOSS], 1, True),
     ],
 )
 def test_a_model_gets_the_targets_if_nothing_else_takes_them(
