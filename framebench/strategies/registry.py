@@ -103,7 +103,7 @@ _ALL = STRATEGIES | OVER_RANKS
 
 def list_strategies(scenario: str) -> tuple[str, ...]:
     """Return the strategies of a scenario, in the order of the table; combinations come last."""
-    single = tuple(name for where, name in STRATEGIES if where == scenario)
+    single = tuple(name for of_scenario, name in STRATEGIES if of_scenario == scenario)
     return single + COMBINATIONS.get(scenario, ())
 
 

@@ -167,11 +167,11 @@ def combine(parts: tuple[Strategy, ...], scenario: Scenario) -> Strategy:
         summary=" and ".join(part.summary for part in parts),
         effect="; ".join(part.effect for part in parts),
         support={framework: combine_support(framework, parts) for framework in FRAMEWORKS},
-        precision=find_setting(parts, "precision", "fp32"),
-        micro_batches=find_setting(parts, "micro_batches", 1),
-        variant=find_setting(parts, "variant", ""),
-        mathematics=find_setting(parts, "mathematics", ""),
-        optimizer=find_setting(parts, "optimizer", None),
+        precision=find_setting(parts, "precision", default="fp32"),
+        micro_batches=find_setting(parts, "micro_batches", default=1),
+        variant=find_setting(parts, "variant", default=""),
+        mathematics=find_setting(parts, "mathematics", default=""),
+        optimizer=find_setting(parts, "optimizer", default=None),
         workloads=intersect_workloads(parts),
         exceptions=exceptions,
         only_for_claims=any(part.only_for_claims for part in parts),
@@ -187,19 +187,19 @@ def check_combination(parts: tuple[Strategy, ...], scenario: Scenario) -> None:
         if part.name == scenario.baseline:
             why = f"{part.name} is the baseline of {scenario.name}, it adds nothing"
             raise IncompatibleStrategies(f"{name} makes no sense: {why}")
-    for one, other in combinations(parts, 2):
-        clash = explain_clash(one, other)
+    for first, second in combinations(parts, 2):
+        clash = explain_clash(first, second)
         if clash:
             raise IncompatibleStrategies(f"{name} makes no sense: {clash}")
 
 
-def explain_clash(one: Strategy, other: Strategy) -> str | None:
+def explain_clash(first: Strategy, second: Strategy) -> str | None:
     """Return why two strategies exclude each other, or None if they do not."""
-    if one.axis == other.axis:
-        return f"{one.name} and {other.name} are alternatives ({one.axis})"
-    if one.mathematics and other.mathematics:
-        return f"{one.name} and {other.name} each change what a step computes"
-    return one.clashes.get(other.name) or other.clashes.get(one.name)
+    if first.axis == second.axis:
+        return f"{first.name} and {second.name} are alternatives ({first.axis})"
+    if first.mathematics and second.mathematics:
+        return f"{first.name} and {second.name} each change what a step computes"
+    return first.clashes.get(second.name) or second.clashes.get(first.name)
 
 
 def find_setting(parts: tuple[Strategy, ...], attribute: str, default: Any) -> Any:

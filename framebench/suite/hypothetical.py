@@ -78,19 +78,19 @@ def name_described(
 
 
 def select_described(selector: str) -> list[Case]:
-    """Return the cases of a selector whose size is described, such as `.../b1/1.3B`, at any batch.
+    """Return the cases of a selector whose size is a description, such as `.../b1/1.3B`.
 
-    The cases have the strategies of the size `full`. If the selector names no batch, it is 1. If
-    the size has another form, there are no cases. Raises UnknownCase.
+    The cases have the strategies of the size `full`, and the batch that the selector names, or else
+    1. If the size has another form, the list is empty. Raises UnknownCase.
     """
     parts = selector.strip("/").split("/")
     if len(parts) != len(PARTS) or spec.DESCRIBED.fullmatch(parts[-1]) is None:
         return []
-    *named, batch, size = parts
+    *other_parts, batch, size = parts
     matched = BATCH.fullmatch(batch)
     number = int(matched["batch"]) if matched else 1
     cases = []
-    for case in select("/".join([*named, "*", FULL_SIZE])):
+    for case in select("/".join([*other_parts, "*", FULL_SIZE])):
         check_described(case.workload, size)
         cases.append(replace(case, batch=number, size=size))
     return drop_duplicates(cases)

@@ -61,8 +61,8 @@ def select(
     refuse_file(selector)
     if BRACES.search(selector):
         chosen = []
-        for one in expand_braces(selector):
-            chosen += select(one, size, candidates, ranks)
+        for single_selector in expand_braces(selector):
+            chosen += select(single_selector, size, candidates, ranks)
         return drop_duplicates(chosen)
     patterns = split_selector(selector, "*" if candidates else size)
     is_over_ranks = asks_for_ranks(selector)
@@ -198,7 +198,7 @@ def find_combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
             strategy = find_strategy(scenario, name)
         except KeyError as error:
             _, missing = error.args[0]
-            valid = [strategy for where, strategy in STRATEGIES if where == scenario]
+            valid = [strategy for of_scenario, strategy in STRATEGIES if of_scenario == scenario]
             suggestions = suggest(valid, missing)
             reasons.append(f"no strategy {missing!r} in {scenario}; choose from: {suggestions}")
         except IncompatibleStrategies as error:

@@ -72,14 +72,14 @@ def summarize_logits(logits: np.ndarray) -> dict[str, Summary]:
     return summarize_all([("logits", wide), ("logits about their mean", wide - wide.mean(0))])
 
 
-def measure_distance(one: Summary, other: Summary) -> float:
+def measure_distance(first: Summary, second: Summary) -> float:
     """Return the distance of two tensors.
 
     It is the difference of their norms, or the root mean square of the differences of their
     projections if that is more.
     """
-    differences = np.abs(np.subtract(one, other))
-    return float(max(differences[0], np.sqrt(np.mean(differences[1:] ** 2))))
+    of_norms, *of_projections = np.subtract(first, second)
+    return float(max(abs(of_norms), np.sqrt(np.mean(np.square(of_projections)))))
 
 
 def measure_errors(observed: Summary, reference: Summary) -> tuple[float, float]:
@@ -88,12 +88,13 @@ def measure_errors(observed: Summary, reference: Summary) -> tuple[float, float]
     The error of the projections is their root mean square. A tensor that is zero in the reference,
     such as the change of a frozen weight, must be zero; otherwise both errors are infinite.
     """
-    differences = np.abs(np.subtract(observed, reference))
     norm = reference[NORM]
+    differences = np.subtract(observed, reference)
     if norm == 0:
         return (float("inf"), float("inf")) if differences.any() else (0.0, 0.0)
-    of_projections = np.sqrt(np.mean(differences[1:] ** 2))
-    return float(differences[NORM] / norm), float(of_projections / norm)
+    of_norms, *of_projections = differences
+    projection_error = np.sqrt(np.mean(np.square(of_projections)))
+    return float(abs(of_norms) / norm), float(projection_error / norm)
 
 
 def measure_max_error(observed: Summary, reference: Summary) -> float:

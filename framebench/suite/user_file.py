@@ -64,14 +64,14 @@ def hash_sources() -> str:
 
     What is installed, and framebench itself, is not among them.
     """
-    others = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
+    excluded_folders = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
     sources = set()
     for module in list(sys.modules.values()):
         source = getattr(module, "__file__", None)
         if not isinstance(source, str) or not Path(source).is_file():
             continue
         path = Path(source).absolute()
-        if not any(path.is_relative_to(folder) for folder in others):
+        if not any(path.is_relative_to(folder) for folder in excluded_folders):
             sources.add(path)
     digest = hashlib.sha256()
     for path in sorted(sources):

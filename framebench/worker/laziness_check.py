@@ -52,11 +52,11 @@ def describe_other_losses(adapter: Adapter, losses: list[float], allowed: float)
     Return an empty string if none differs by more than `allowed`, which is relative. This finds a
     program that works only every few steps: in the repetition these are other steps.
     """
-    for first in losses[:REPEATED]:
+    for expected_loss in losses[:REPEATED]:
         make_timed_step(adapter)
-        second = adapter.loss()
-        if not abs(second - first) <= allowed * abs(first):  # NaN differs
-            return f"repeated, a step gave the loss {second} instead of {first}"
+        repeated_loss = adapter.loss()
+        if not abs(repeated_loss - expected_loss) <= allowed * abs(expected_loss):  # NaN differs
+            return f"repeated, a step gave the loss {repeated_loss} instead of {expected_loss}"
     return ""
 
 
@@ -67,11 +67,12 @@ def describe_ignored_inputs(adapter: Adapter) -> str:
     """
     loss = adapter.loss()
     # an adapter has one of these attributes, or both
-    before = {name: vars(adapter)[name] for name in ("inputs", "stream") if name in vars(adapter)}
+    names = {"inputs", "stream"} & vars(adapter).keys()
+    inputs_before = {name: vars(adapter)[name] for name in names}
     give_other_inputs(adapter)
     make_timed_step(adapter)
     is_same = adapter.loss() == loss
-    for name, value in before.items():
+    for name, value in inputs_before.items():
         setattr(adapter, name, value)
     return "other inputs gave the same loss" if is_same else ""
 

@@ -61,10 +61,12 @@ def _make_canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
     return weights
 
 
-def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float], Observed]:
+def _train(
+    adapter: Adapter, initial_weights: dict[str, np.ndarray]
+) -> tuple[list[float], Observed]:
     """Make the first updates, and return their seconds and observations.
 
-    `before` has the initial weights and buffers, by name.
+    `initial_weights` also has the initial buffers. All are by name.
     """
     seconds = [make_timed_step(adapter)]
     first_loss = adapter.loss()
@@ -72,16 +74,16 @@ def _train(adapter: Adapter, before: dict[str, np.ndarray]) -> tuple[list[float]
         seconds.append(make_timed_step(adapter))
     gradient = summarize_all(read_gradients(adapter))
     if not gradient:  # the optimizer keeps no gradient: the first update is taken in its place
-        gradient = measure_changes(adapter, before, len(seconds))["weight"]
+        gradient = measure_changes(adapter, initial_weights, len(seconds))["weight"]
     norms = [summary[NORM] for summary in gradient.values()]
     values = {"loss_0": first_loss, "grad_norm": float(np.linalg.norm(norms))}
-    optimizer_check = OptimizerCheck(adapter, before)
+    optimizer_check = OptimizerCheck(adapter, initial_weights)
     for _ in range(LOSS_STEPS):
         seconds.append(make_timed_step(adapter))
         optimizer_check.record_update(adapter)
     values[f"loss_{LOSS_STEPS}"] = adapter.loss()
     observed = Observed(values, {"gradient": gradient})
-    observed.tensors.update(measure_changes(adapter, before, len(seconds)))
+    observed.tensors.update(measure_changes(adapter, initial_weights, len(seconds)))
     observed.updates = optimizer_check.compute_errors(adapter)
     observed.skipped = optimizer_check.skipped
     states_by_kind, observed.state_bytes = read_states(adapter)
@@ -97,7 +99,7 @@ def _evaluate(adapter: Adapter) -> tuple[list[float], Observed]:
     names = list_buffers(adapter)
     before = {name: array.copy() for name, array in adapter.weights() if name in names}
     seconds = [make_timed_step(adapter)]
-    return seconds, observe_output(adapter, measure_changes(adapter, before, 1))
+    return seconds, observe_output(adapter, measure_changes(adapter, before, steps=1))
 
 
 def observe_output(adapter: Adapter, tensors: Summaries | None = None) -> Observed:

@@ -37,14 +37,14 @@ def compute_update(
     if optimizer.name == "sgd":
         momentum = states["momentum"].astype(np.float64)
         return weight - rate * momentum
-    first = states["first moment"].astype(np.float64)
-    second = states["second moment"].astype(np.float64)
+    first_moment = states["first moment"].astype(np.float64)
+    second_moment = states["second moment"].astype(np.float64)
     # moments begin at zero, which biases the first steps
     beta1, beta2 = optimizer.betas
-    first = first / (1 - beta1**step)
-    second = second / (1 - beta2**step)
+    first_moment = first_moment / (1 - beta1**step)
+    second_moment = second_moment / (1 - beta2**step)
     decayed = weight * (1 - rate * optimizer.weight_decay)
-    return decayed - rate * first / (np.sqrt(second) + optimizer.eps)
+    return decayed - rate * first_moment / (np.sqrt(second_moment) + optimizer.eps)
 
 
 class OptimizerCheck:

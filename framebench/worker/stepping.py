@@ -120,8 +120,8 @@ class Timing:
 
         In training, the last loss is appended to `losses`.
         """
-        instructions = self.count_instructions()
-        cpu = time.process_time()
+        instructions_before = self.count_instructions()
+        cpu_s_before = time.process_time()
         start = time.perf_counter()
         if self.stopwatch:
             self.stopwatch.start()
@@ -139,8 +139,8 @@ class Timing:
             device_s = self.stopwatch.seconds()
         reading = Reading(
             wall_s=time.perf_counter() - start,
-            cpu_s=time.process_time() - cpu,
-            instructions=self.count_instructions() - instructions,
+            cpu_s=time.process_time() - cpu_s_before,
+            instructions=self.count_instructions() - instructions_before,
             device_s=device_s,
         )
         if self.adapter.case.scenario_spec.trains:

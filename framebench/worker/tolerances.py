@@ -156,19 +156,19 @@ def observe_steps(adapter: Adapter) -> ObservedSteps:
         perturbed_runs.append(observe_rebuilt(adapter, perturbation))
     else:
         for seed in range(RUNS):
-            more, perturbed = observe_perturbed(adapter, seed, perturbation)
-            seconds += more
+            run_seconds, perturbed = observe_perturbed(adapter, seed, perturbation)
+            seconds += run_seconds
             perturbed_runs.append(perturbed)
-            if more[-1] > SLOW_S:
+            if run_seconds[-1] > SLOW_S:
                 break
         restart(adapter)
-        more, observed = make_first_steps(adapter)
-        seconds += more
+        run_seconds, observed = make_first_steps(adapter)
+        seconds += run_seconds
     tolerances = compute_tolerances(adapter.case, observed, perturbed_runs)
     return ObservedSteps(seconds, observed, tolerances, tuple(perturbed_runs))
 
 
-def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
+def observe_more(adapter: Adapter, earlier: ObservedSteps) -> ObservedSteps:
     """Repeat the perturbed steps until there are RUNS_BEFORE_WRONG, and widen the tolerances.
 
     If steps are slow there are only RUNS. The adapter must be one that can go back to its first
@@ -176,22 +176,23 @@ def observe_more(adapter: Adapter, first: ObservedSteps) -> ObservedSteps:
     from there; what was observed stays what it was.
     """
     perturbation = PERTURBATION[find_precision(adapter.case)]
-    seconds = list(first.seconds)
-    perturbed_runs = list(first.perturbed_runs)
+    seconds = list(earlier.seconds)
+    perturbed_runs = list(earlier.perturbed_runs)
     for seed in range(len(perturbed_runs), RUNS_BEFORE_WRONG):
-        more, perturbed = observe_perturbed(adapter, seed, perturbation)
-        seconds += more
+        run_seconds, perturbed = observe_perturbed(adapter, seed, perturbation)
+        seconds += run_seconds
         perturbed_runs.append(perturbed)
     restart(adapter)
-    seconds += make_first_steps(adapter)[0]
-    tolerances = compute_tolerances(adapter.case, first.observed, perturbed_runs)
-    return ObservedSteps(seconds, first.observed, tolerances, tuple(perturbed_runs))
+    run_seconds, _ = make_first_steps(adapter)
+    seconds += run_seconds
+    tolerances = compute_tolerances(adapter.case, earlier.observed, perturbed_runs)
+    return ObservedSteps(seconds, earlier.observed, tolerances, tuple(perturbed_runs))
 
 
 def compute_tolerances(
     case: Case, observed: Observed, perturbed_runs: list[Observed]
 ) -> Tolerances:
-    """Compute the tolerances of a measured case from its perturbed runs."""
+    """Return the tolerances of a measured case, from its perturbed runs and its precision."""
     precision = find_precision(case)
     least = least_of_tensors = PERTURBATION[precision]
     update = UPDATE
@@ -235,14 +236,14 @@ def observe_perturbed(
 
 def observe_rebuilt(adapter: Adapter, perturbation: float) -> Observed:
     """Make the first steps from perturbed weights in another adapter, which is freed afterwards."""
-    other = adapters.load(PerturbedCase.perturb(adapter.case, 0, perturbation))
-    other.float64 = adapter.float64
-    other.deterministic = adapter.deterministic
-    other.build()
-    _, observed = make_first_steps(other)
-    # the callback that counts collections is the other one's by now, and would keep it alive
+    rebuilt = adapters.load(PerturbedCase.perturb(adapter.case, seed=0, perturbation=perturbation))
+    rebuilt.float64 = adapter.float64
+    rebuilt.deterministic = adapter.deterministic
+    rebuilt.build()
+    _, observed = make_first_steps(rebuilt)
+    # the callback that counts collections is by now that of `rebuilt`, and would keep it alive
     adapter.start_counting_collections()
-    del other
+    del rebuilt
     gc.collect()  # proofs count what is in memory
     return observed
 

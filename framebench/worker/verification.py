@@ -45,18 +45,18 @@ SMALLEST_NORMAL = 2.0**-126  # smaller float32 numbers have few digits, or are f
 SHOWN_FROM = 8.0  # roundoffs: a loss may stay the same if an update changes it by less
 
 
-def find_reference(case: Case, other: Reference | None = None) -> Reference | None:
-    """Return the float64 reference of a case, or `other` for a size that has none.
+def find_reference(case: Case, session_reference: Reference | None = None) -> Reference | None:
+    """Return the float64 reference of a case, or None if there is no reference at all.
 
-    `other` is a case of the same session. None if there is no reference at all.
+    For a size without float64 references, it is that of another case of the same session.
     """
     if case.golden_key in case.workload_spec.golden:
         values = case.workload_spec.golden[case.golden_key]
         return Reference(
             "", values, drop_local_buffers(case, case.workload_spec.golden_tensors[case.golden_key])
         )
-    if other is not None and case.size in case.workload_spec.without_golden:
-        return other
+    if session_reference is not None and case.size in case.workload_spec.without_golden:
+        return session_reference
     return None
 
 
@@ -71,26 +71,28 @@ def drop_local_buffers(case: Case, tensors: Summaries) -> Summaries:
 
 
 def make_verified_steps(
-    adapter: Adapter, other: Reference | None = None
+    adapter: Adapter, session_reference: Reference | None = None
 ) -> tuple[ObservedSteps, Verification]:
-    """Make the first steps and compare them with the reference. `other` is as for `verify`.
+    """Make the first steps, and compare them with the reference as `verify` does.
 
     If a value is beyond its tolerance, the tolerances are measured better, and all values are
     compared again.
     """
-    first = observe_steps(adapter)
-    verification = verify(adapter, first.observed, first.tolerances, other)
+    first_steps = observe_steps(adapter)
+    verification = verify(adapter, first_steps.observed, first_steps.tolerances, session_reference)
     margin = verification.margin
     # a wider tolerance cannot explain an infinite error
     is_beyond = not verification.known_fault and margin is not None and 1 < margin < math.inf
     if adapter.can_restore and is_beyond:
-        first = observe_more(adapter, first)
-        verification = verify(adapter, first.observed, first.tolerances, other)
+        first_steps = observe_more(adapter, first_steps)
+        verification = verify(
+            adapter, first_steps.observed, first_steps.tolerances, session_reference
+        )
     is_wrong = not verification.passed and not verification.known_fault
     if adapter.case.workload == USER_MODEL and adapter.can_restore and is_wrong:
-        cause = explain_by_choices(adapter, first.tolerances)
+        cause = explain_by_choices(adapter, first_steps.tolerances)
         verification = replace(verification, reason=cause or verification.reason)
-    return first, verification
+    return first_steps, verification
 
 
 def explain_by_choices(adapter: Adapter, tolerances: Tolerances) -> str:
@@ -121,15 +123,18 @@ def repeat_first_steps(adapter: Adapter) -> Observed:
 
 
 def verify(
-    adapter: Adapter, observed: Observed, tolerances: Tolerances, other: Reference | None = None
+    adapter: Adapter,
+    observed: Observed,
+    tolerances: Tolerances,
+    session_reference: Reference | None = None,
 ) -> Verification:
     """Compare the first steps with the reference.
 
-    Without float64 values the reference is `other`, a float32 record of the session. The first such
+    Without float64 values the reference is that of a float32 record of the session. The first such
     record has no reference: its values must only be finite.
     """
     case = adapter.case
-    reference = find_reference(case, other)
+    reference = find_reference(case, session_reference)
     if reference is None:
         return verify_finite(case, observed)
     observed.tensors = drop_local_buffers(case, observed.tensors)
@@ -437,7 +442,10 @@ def verify_finite(case: Case, observed: Observed) -> Verification:
 
 
 def verify_again(
-    adapter: Adapter, losses: list[float], tolerances: Tolerances, other: Reference | None = None
+    adapter: Adapter,
+    losses: list[float],
+    tolerances: Tolerances,
+    session_reference: Reference | None = None,
 ) -> RepeatedVerification:
     """Verify after the timed steps that they computed what was verified before them.
 
@@ -454,7 +462,7 @@ def verify_again(
     case = adapter.case
     # between the first weights and the step of the first of these losses; read it before `restart`
     updates_before = adapter.steps - adapter.restored_at - len(losses)
-    reference = find_reference(case, other)
+    reference = find_reference(case, session_reference)
     unmoved = 0
     if case.scenario_spec.trains and must_move(case, reference, losses):
         unmoved = count_unmoved(losses)

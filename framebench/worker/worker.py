@@ -173,7 +173,7 @@ def measure_time(
         step_s=step_s, verification=to_json(verification), queues=adapter.device() != "cpu"
     )
     emit({"ready": ready})
-    waited = take_turns(timing, emit, commands)
+    waited_s = take_turns(timing, emit, commands)
     loss = adapter.loss()
     if not math.isfinite(loss):
         raise ArithmeticError(f"the loss became {loss} while timing")
@@ -182,7 +182,7 @@ def measure_time(
     result = replace(
         result,
         verification=replace(verification, passed=again.passed, again=again),
-        times=replace(timing.summarize(times), waited_s=waited),
+        times=replace(timing.summarize(times), waited_s=waited_s),
     )
     if not again.passed:
         return result
@@ -218,14 +218,14 @@ def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
 
     Raises Abandoned if the commands end before.
     """
-    waited = 0.0
+    waited_s = 0.0
     idle_since = time.perf_counter()
     for command in commands:
-        waited += time.perf_counter() - idle_since
+        waited_s += time.perf_counter() - idle_since
         if "finish" in command:
             if "core" in command:
                 cores.pin(command["core"])
-            return waited
+            return waited_s
         if "turn" in command:
             emit({"turn": timing.turn(command["turn"])})
         else:
@@ -397,14 +397,17 @@ def limit_user_model(case: Case) -> None:
 
 def serve(carry_out: CarryOut) -> NoReturn:
     """Carry out the orders on the command line, print the result, and end the process."""
-    code = answer(carry_out)
+    code = report_result(carry_out)
     sys.stderr.flush()
     # not `sys.exit`: to free a framework piece by piece would only cost time
     os._exit(code)
 
 
-def answer(carry_out: CarryOut) -> int:
-    """Carry out the orders on the command line, print the result or error, return the exit code."""
+def report_result(carry_out: CarryOut) -> int:
+    """Carry out the orders on the command line, and print the result or the error.
+
+    Returns the exit code of the process.
+    """
     let_kernel_kill()
     out = reserve_stdout()
 
