@@ -52,11 +52,11 @@ def check_gpu(pythons: dict[str, Path]) -> list[Finding]:
     checks = {"torch": check_torch, "jax": check_jax, "jittor": check_jittor}
     for framework in FRAMEWORKS:
         if framework in pythons:
-            findings += checks[framework](look(pythons[framework]))
+            findings += checks[framework](read_package_versions(pythons[framework]))
     return findings
 
 
-def look(python: Path) -> dict[str, Any]:
+def read_package_versions(python: Path) -> dict[str, Any]:
     """Return the report of LOOK on an interpreter's packages, or {} if it cannot be run."""
     try:
         ended = children.run_program([str(python), "-c", LOOK], {**os.environ}, LOOK_S)
@@ -73,14 +73,14 @@ def check_driver() -> Finding:
         import pynvml
     except ImportError:
         detail = "the package nvidia-ml-py is not installed here, so no GPU can be queried"
-        return Finding(what, False, detail)
+        return Finding(what, passed=False, detail=detail)
     try:
         pynvml.nvmlInit()
         version, cuda = pynvml.nvmlSystemGetDriverVersion(), nvml.read_cuda_version()
     except pynvml.NVMLError as error:
         detail = f"NVML says: {error}; install NVIDIA's driver, or give the container the GPU"
-        return Finding(what, False, detail)
-    return Finding(what, True, f"driver {version}, serves CUDA up to {cuda}")
+        return Finding(what, passed=False, detail=detail)
+    return Finding(what, passed=True, detail=f"driver {version}, serves CUDA up to {cuda}")
 
 
 def check_device() -> Finding:
@@ -123,7 +123,11 @@ def check_jax(packages: dict[str, Any]) -> list[Finding]:
 def check_jittor(packages: dict[str, Any]) -> list[Finding]:
     """Check for the compiler with which Jittor compiles its kernels, and for cuDNN."""
     if not packages.get("jittor"):
-        return [Finding("CUDA: jittor", False, "jittor is not installed in this environment")]
+        return [
+            Finding(
+                "CUDA: jittor", passed=False, detail="jittor is not installed in this environment"
+            )
+        ]
     return [check_compiler(), check_cudnn()]
 
 
@@ -140,17 +144,19 @@ def check_compiler() -> Finding:
             "no nvcc on the path or in /usr/local/cuda: Jittor compiles its kernels with it "
             "(CUDA 12.2)"
         )
-        return Finding(what, False, detail)
+        return Finding(what, passed=False, detail=detail)
     version_text = subprocess.run(
         [path, "--version"], capture_output=True, text=True, preexec_fn=die_with_parent
     ).stdout
     release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:
-        return Finding(what, False, f"{path} does not say its release")
+        return Finding(what, passed=False, detail=f"{path} does not say its release")
     detail = f"{path}, CUDA {release[1]}.{release[2]}"
     if int(release[1]) >= 13:
-        return Finding(what, False, f"{detail}; Jittor 1.3.11.0 should not build with 13")
-    return Finding(what, True, detail)
+        return Finding(
+            what, passed=False, detail=f"{detail}; Jittor 1.3.11.0 should not build with 13"
+        )
+    return Finding(what, passed=True, detail=detail)
 
 
 def check_cudnn() -> Finding:

@@ -44,11 +44,11 @@ def calibrate(say: environments.Say, env: str | None) -> list[Finding]:
     """
     findings = measure_interference()  # before this command works itself
     if env:
-        ready = list(installed.find_environments(FRAMEWORKS, env, say).values())
+        built = list(installed.find_environments(FRAMEWORKS, env, say).values())
     else:
         described = [environments.describe(framework) for framework in FRAMEWORKS]
-        ready = [environment for environment in described if environments.is_built(environment)]
-    for environment in ready:
+        built = [environment for environment in described if environments.is_built(environment)]
+    for environment in built:
         say(f"known sizes and lengths in {environment.name}")
         findings += calibrate_in(environment)
     return findings
@@ -62,7 +62,9 @@ def calibrate_in(environment: Environment) -> list[Finding]:
             environment, WORKER, framework, variables={"OMP_NUM_THREADS": "1", **MALLOC_ENV}
         )
     except SetupError as error:  # such as a Jittor that cannot be built for the GPU
-        return [Finding(f"{framework}: calibration", False, str(error).splitlines()[-1])]
+        return [
+            Finding(f"{framework}: calibration", passed=False, detail=str(error).splitlines()[-1])
+        ]
     findings = []
     for what, figure in figures.items():
         quantity = what.split()[-1]
@@ -141,8 +143,8 @@ def check_tools(framework: str) -> Finding:
     try:
         environments.check_tools(framework)
     except SetupError as error:
-        return Finding(f"tools for {framework}", False, str(error))
-    return Finding(f"tools for {framework}", True, "present")
+        return Finding(f"tools for {framework}", passed=False, detail=str(error))
+    return Finding(f"tools for {framework}", passed=True, detail="present")
 
 
 def check_environment(framework: str) -> Finding:
@@ -150,6 +152,11 @@ def check_environment(framework: str) -> Finding:
     environment = environments.describe(framework)
     check = f"environment {environment.name}"
     if not environments.is_built(environment):
-        return Finding(check, False, f"not built yet: framebench setup {framework}", optional=True)
+        return Finding(
+            check,
+            passed=False,
+            detail=f"not built yet: framebench setup {framework}",
+            optional=True,
+        )
     damage = environments.find_damage(environment)
     return Finding(check, not damage, damage or str(environment.python.parent.parent))

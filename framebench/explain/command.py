@@ -84,9 +84,13 @@ def explain(
         elif against or version:
             fail(f"--against and --version take the suite's cases, and {case} is a file", 2)
         else:
-            named = [strategy] if strategy else []
-            opened = open_model(Path(case), scenario, named, batch, env, results)
-            with measuring(results), opened as (cases, environment, _), show_work(describe(case)):
+            strategies = [strategy] if strategy else []
+            opened_model = open_model(Path(case), scenario, strategies, batch, env, results)
+            with (
+                measuring(results),
+                opened_model as (cases, environment, _),
+                show_work(describe(case)),
+            ):
                 explanations = [measure.explain(cases[0], environment)]
     except (Fault, Unexplained) as error:
         fail(str(error), 2)

@@ -81,15 +81,17 @@ class ProgramWalk:
             # the result of a loop that never turns is its operand
             return merge(operands[0], self.walk(body, operands))
         if instruction.opcode == "call":
-            return self.walk(instruction.list_called("to_apply")[0], operands)
+            (callee,) = instruction.list_called("to_apply")
+            return self.walk(callee, operands)
         if instruction.opcode == "conditional":
             _, _, rest = instruction.attributes.partition("branch_computations={")
             branches = re.findall(r"%([\w.\-]+)", rest.partition("}")[0])
             if not branches:
                 branches = instruction.list_called("true_computation", "false_computation")
             # the first operand chooses the branch, and each branch has one of the others
+            _choice, *operands_of_branches = operands
             results = []
-            for branch, operand in zip(branches, operands[1:]):
+            for branch, operand in zip(branches, operands_of_branches):
                 results.append(self.walk(branch, [operand]))
             return merge(*results)
         return {}

@@ -55,12 +55,12 @@ UNLABELLED = Label("other", "")
 @contextmanager
 def note_entry(notes: list[Note], name: str) -> Iterator[None]:
     """Note that a layer or phase is entered here, and at the end that the one around it goes on."""
-    around = notes[-1].name
+    outer_name = notes[-1].name
     notes.append(Note(load_probe().count_nodes(), name))
     try:
         yield
     finally:
-        notes.append(Note(load_probe().count_nodes(), around))
+        notes.append(Note(load_probe().count_nodes(), outer_name))
 
 
 def find_note(notes: list[Note], node: int) -> str:
@@ -95,8 +95,8 @@ class Origins:
 
         def call(module: Any, *arguments: Any, **options: Any) -> Any:
             # one without a name counts as the module around it
-            around = self.layers[-1].name
-            name = self.names.get(id(module), around)
+            outer_name = self.layers[-1].name
+            name = self.names.get(id(module), outer_name)
             with note_entry(self.layers, name or "(model)"):
                 return original_call(module, *arguments, **options)
 

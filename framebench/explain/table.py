@@ -126,11 +126,11 @@ def tabulate_layers(explanation: Explanation) -> Table:
             operators += holder.by[:3]
         made_by = ", ".join(drop_duplicates(operators))
         rows.append((layer, kind, phase, made_by, *sum_holders(holders)))
-    rest: list[LayerMemory] = []
+    others: list[LayerMemory] = []
     for key in largest_first[LARGEST:]:
-        rest += groups[key]
-    if rest:
-        rows.append(("the rest", "", "", "", *sum_holders(rest)))
+        others += groups[key]
+    if others:
+        rows.append(("the rest", "", "", "", *sum_holders(others)))
     return Table.of_text(
         f"Who holds it: {explanation.case}",
         f"The {LARGEST} largest, most first.",

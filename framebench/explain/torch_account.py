@@ -13,7 +13,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,13 @@ HOW = (
 ACCUMULATE_GRAD = "torch::autograd::AccumulateGrad"  # the node that writes a parameter's gradient
 
 
+class ModuleEntry(NamedTuple):
+    """The module that makes the autograd nodes from a number on."""
+
+    next_node: int
+    module: str
+
+
 class StorageAccount(Storages):
     """A context in which the storages of one step go into an account, with phase, layer and kind.
 
@@ -50,8 +58,7 @@ class StorageAccount(Storages):
         self.values: dict[int, Value] = {}  # the values alive, by storage
         self.model = adapter.model
         self.path: list[str] = []  # the modules that run, the innermost last
-        # (number of the next autograd node, module from there on)
-        self.entered: list[tuple[int, str]] = [(0, "")]
+        self.entered = [ModuleEntry(next_node=0, module="")]
         self.names = {parameter: name for name, parameter in self.model.named_parameters()}
         self.is_updating = False
         self.account.enter_phase("forward")
@@ -65,8 +72,8 @@ class StorageAccount(Storages):
         """Hook into the optimizer, the modules and what autograd saves."""
         self.stack = ExitStack()
         hooks: list[Any] = [
-            register_optimizer_step_pre_hook(partial(self.note_update, True)),
-            register_optimizer_step_post_hook(partial(self.note_update, False)),
+            register_optimizer_step_pre_hook(partial(self.note_update, is_updating=True)),
+            register_optimizer_step_post_hook(partial(self.note_update, is_updating=False)),
         ]
         for name, module in self.model.named_modules():
             enter = partial(self.enter_module, name or "(model)")
@@ -139,8 +146,8 @@ class StorageAccount(Storages):
         if node.name() == ACCUMULATE_GRAD:
             return self.find_layer_of_parameter(node)
         # the node has the number of the forward operator that it belongs to
-        place = bisect_right(self.entered, node._sequence_nr(), key=lambda note: note[0])
-        return self.entered[place - 1][1]
+        place = bisect_right(self.entered, node._sequence_nr(), key=attrgetter("next_node"))
+        return self.entered[place - 1].module
 
     def find_layer_of_parameter(self, node: Any) -> str:
         """Return the module of the parameter whose gradient this node writes."""
@@ -161,9 +168,9 @@ class StorageAccount(Storages):
     def note_module(self) -> None:
         """Note which module makes the autograd nodes from now on."""
         module = self.path[-1] if self.path else "(loss)"
-        self.entered.append((torch.autograd._get_sequence_nr(), module))
+        self.entered.append(ModuleEntry(torch.autograd._get_sequence_nr(), module))
 
-    def note_update(self, is_updating: bool, *_: Any) -> None:
+    def note_update(self, *_: Any, is_updating: bool) -> None:
         """Note that the optimizer begins its step, or has ended it."""
         self.is_updating = is_updating
         self.account.enter_phase("optimizer")
@@ -199,9 +206,9 @@ def list_tensors(adapter: TorchAdapter) -> Iterator[tuple[str, str, Tensor]]:
                     yield "optimizer state", layers.get(parameter, "(model)"), tensor
     for tensor in adapter.input_tensors():
         yield "input", "", tensor
-    for thing in gc.get_objects():
-        if type(thing) in (Tensor, nn.Parameter):
-            yield "other", "", thing
+    for instance in gc.get_objects():
+        if type(instance) in (Tensor, nn.Parameter):
+            yield "other", "", instance
 
 
 def find_module_of(parameter: str) -> str:

@@ -153,12 +153,12 @@ def follow_model(
     The arguments are those of `follow_case`. Raises Fault and NoReadings.
     """
     announce(steps)
-    opened = open_model(
+    opened_model = open_model(
         file, scenario="train", strategies=[], batch=USER_MODEL_BATCH, env=env, results=results
     )
     with (
         measuring(results),
-        opened as (cases, environment, _),
+        opened_model as (cases, environment, _),
         show_progress(file.name) as show,
     ):
         return measure.read_case(cases[0], environment, steps, step, limit_s, show)

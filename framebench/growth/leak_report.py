@@ -51,6 +51,7 @@ CALLER = "step_marks.py"  # calls the script's own function: what is made below 
 # what these files make while they watch is no leak
 WATCHERS = tuple(str(file) for file in THIS_FILE.parent.glob("*.py") if file.name != CALLER)
 GENERATED = "<string>"  # the file of code that Python's library generates
+LIBRARY, SUITE, USER_CODE = 0, 1, 2  # ranks of files, by how telling a line in them is
 ROOT = THIS_FILE.parents[2]
 FRAMEBENCH = str(ROOT / "framebench")
 
@@ -325,10 +326,10 @@ def choose_line(lines: Iterable[tuple[str, int]]) -> str:
 
 @cache  # called for every frame of every operator
 def rank_file(file: str) -> int:
-    """Return the rank of a line in this file: 0 in a library, 1 in the suite, 2 in user code."""
+    """Return how telling a line in this file is: LIBRARY, SUITE or USER_CODE."""
     if file.startswith((*FOREIGN, "<", *WATCHERS)):
-        return 0
-    return 1 if file.startswith(FRAMEBENCH) else 2
+        return LIBRARY
+    return SUITE if file.startswith(FRAMEBENCH) else USER_CODE
 
 
 @cache
@@ -420,7 +421,7 @@ def describe_additions(name: str, file: str | None) -> str:
     paths = [file] if file else list_running_files()
     texts = []
     for path in paths:
-        if rank_file(path) < 2:  # not the user's
+        if rank_file(path) != USER_CODE:
             continue
         lines = find_additions(path, name)
         if lines:

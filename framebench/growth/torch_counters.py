@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch.observe import count_graph_nodes
 from framebench.growth.leak_report import (
+    USER_CODE,
     CompiledProgram,
     GrowingName,
     LiveStorage,
@@ -196,7 +197,7 @@ def list_variables(frame: FrameType) -> list[tuple[str, torch.Tensor]]:
     variables = []
     for caller, _ in walk_stack(frame):
         file = caller.f_code.co_filename
-        if rank_file(file) == 2:
+        if rank_file(file) == USER_CODE:
             place = shorten_path(file)
             for name, tensor in list_named_tensors(caller):
                 variables.append((f"`{name}`, in {place}", tensor))

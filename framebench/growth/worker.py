@@ -42,7 +42,7 @@ from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.user_file import Fault, describe_fault, load_file
 from framebench.worker.worker import reserve_stdout
 
-TELL_S = 2.0  # between two words on how far it is
+REPORT_EVERY_S = 2.0  # between two lines about progress
 
 
 class EnoughSteps(BaseException):
@@ -67,8 +67,8 @@ class StepFollower:
         self.readings = MeterReadings(self.rises | self.bytes | self.counts, steps)
         self.leaks: list[dict[str, Any]] = []
         self.steps_made = 0
-        self.last_read = WARM_UP + steps
-        self.needed = count_steps(steps)
+        self.last_read_step = WARM_UP + steps
+        self.steps_needed = count_steps(steps)
         self.stepper: Any = None  # whose steps are counted, such as an optimizer
         self.began = time.monotonic()
         self.reported_at = self.began
@@ -85,23 +85,23 @@ class StepFollower:
             for meter in self.rises.values():
                 meter()  # which begins the first step that is read
             gc.freeze()  # what is there already need not be looked through after every step
-        elif WARM_UP < self.steps_made <= self.last_read:
+        elif WARM_UP < self.steps_made <= self.last_read_step:
             self.readings.take(self.steps_made - WARM_UP - 1)
-        if self.steps_made == self.last_read:
+        if self.steps_made == self.last_read_step:
             gc.unfreeze()
             self.watch = LeakWatch(self.counters.make_tracker(), self.programs)
-        elif self.steps_made == self.last_read + STEPS_PER_HALF:
+        elif self.steps_made == self.last_read_step + STEPS_PER_HALF:
             self.watch.begin_second_half()
-        elif self.steps_made == self.needed:
+        elif self.steps_made == self.steps_needed:
             self.leaks = self.watch.finish()
             raise EnoughSteps
 
     def tell_progress(self) -> None:
         """Say on standard error how many steps were made, now and then."""
         now = time.monotonic()
-        if now - self.reported_at > TELL_S:
+        if now - self.reported_at > REPORT_EVERY_S:
             self.reported_at = now
-            progress = describe_progress(self.steps_made, self.needed, now - self.began)
+            progress = describe_progress(self.steps_made, self.steps_needed, now - self.began)
             line = f"{PROGRESS}{progress}\n"
             os.write(2, line.encode())  # a script may have put something else for sys.stderr
 
@@ -195,7 +195,7 @@ def follow_script(
         if not isinstance(error, SystemExit) or error.code:
             raise Fault(describe_fault(error, file)) from error
     raise Fault(
-        f"{file} ended after {follower.steps_made} {what}, and {follower.needed} are needed: "
+        f"{file} ended after {follower.steps_made} {what}, and {follower.steps_needed} are needed: "
         "let it loop longer, or read fewer with --steps; --step-at FUNCTION names another function "
         "of the script whose calls are its steps"
     )

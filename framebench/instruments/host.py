@@ -76,7 +76,7 @@ def measure_large_blocks() -> int | None:
 class HostPeak:
     """Measure how this process grows in a region: start() ... work ... measure_growth()."""
 
-    before: int = 0
+    resident_before: int = 0
 
     @staticmethod
     def is_available() -> bool:
@@ -89,8 +89,8 @@ class HostPeak:
             gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
         _CLEAR.write_text(_RESET_PEAK)
-        self.before = read_status("VmRSS")
+        self.resident_before = read_status("VmRSS")
 
     def measure_growth(self) -> int:
         """Return the bytes by which resident memory rose above its level at start()."""
-        return max(0, read_status("VmHWM") - self.before)
+        return max(0, read_status("VmHWM") - self.resident_before)

@@ -44,7 +44,7 @@ def limit_growth(more: int | None) -> None:
     With a negative number it may map less than it has. Only the soft limit moves, since a hard one
     could not be raised again. Linux counts brk and private writable mappings.
     """
-    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = hard
     if more is not None:
         soft = max(0, measure_mapped() + more)

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 MIB = 2**20
 JOULE = 1000  # millijoules, in which NVML counts energy
 WATT = 1000  # milliwatts, in which it counts power
-IDLE = 2 * 2**30  # bytes: more the driver does not keep to itself on an idle GPU
-UNMOVED = 64 * MIB  # by so little its use may differ between two idle moments
+IDLE = 2 * 2**30  # bytes that an idle GPU has in use at most: those that the driver keeps
+UNMOVED = 64 * MIB  # by which the bytes in use may differ between two idle moments
 
 
 @functools.cache
@@ -57,10 +57,10 @@ def find_gpu() -> Any:
         return None
     import pynvml
 
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    if first.isdigit():
-        return query(pynvml.nvmlDeviceGetHandleByIndex, int(first))
-    return query(pynvml.nvmlDeviceGetHandleByUUID, first) if first else None
+    device = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    if device.isdigit():
+        return query(pynvml.nvmlDeviceGetHandleByIndex, int(device))
+    return query(pynvml.nvmlDeviceGetHandleByUUID, device) if device else None
 
 
 def read_state() -> dict[str, Any]:
@@ -161,18 +161,18 @@ class ProcessPeak:
     process, `growth` may say instead by how much the use of the whole GPU rose.
     """
 
-    def __init__(self, pid: int, before: int | None = None, interval_s: float = 0.02) -> None:
+    def __init__(self, pid: int, used_before: int | None = None, interval_s: float = 0.02) -> None:
         """Prepare to watch a process; a thread takes samples while the context is open.
 
-        `before` is what the GPU had in use before the process began, in bytes. Without it there is
-        no `growth`. Nothing else may be started on the GPU meanwhile.
+        `used_before` is what the GPU had in use before the process began, in bytes. Without it
+        there is no `growth`. Nothing else may be started on the GPU meanwhile.
         """
         self.pid = pid
-        self.before = before
+        self.used_before = used_before
         self.interval = interval_s
         self.peak: int | None = None
-        self.after: int | None = None  # in use on the GPU at the end
-        self.most: int | None = None  # the most in use on the GPU
+        self.used_after: int | None = None  # in use on the GPU at the end
+        self.most_used: int | None = None  # the most in use on the GPU
         self.is_listed = False  # whether NVML listed the process itself
         self.most_listed: int | None = None  # the most processes that were listed at once
         self.done = threading.Event()
@@ -187,9 +187,9 @@ class ProcessPeak:
         """Stop the thread, and read what the GPU has in use now."""
         self.done.set()
         self.thread.join()
-        if self.before is not None:
+        if self.used_before is not None:
             memory = read_memory()
-            self.after = memory.used if memory else None
+            self.used_after = memory.used if memory else None
 
     def watch(self) -> None:
         """Sample until the context is left."""
@@ -211,10 +211,10 @@ class ProcessPeak:
         """
         import pynvml
 
-        if self.before is not None:
+        if self.used_before is not None:
             memory = read_memory()
             if memory:
-                self.most = max(self.most or 0, memory.used)
+                self.most_used = max(self.most_used or 0, memory.used)
         for device in devices:
             running = query(pynvml.nvmlDeviceGetComputeRunningProcesses, device) or []
             self.most_listed = max(self.most_listed or 0, len(running))
@@ -229,15 +229,20 @@ class ProcessPeak:
     def growth(self) -> int | None:
         """Return the bytes by which the whole GPU's use rose, if only this process can be why.
 
-        Returns None if `peak` is known, if `before` was not given, or if the GPU was not idle
+        Returns None if `peak` is known, if `used_before` was not given, or if the GPU was not idle
         before the context and after it.
         """
-        if self.peak is not None or self.before is None or self.most is None or self.after is None:
+        if (
+            self.peak is not None
+            or self.used_before is None
+            or self.most_used is None
+            or self.used_after is None
+        ):
             return None
-        is_idle_before = self.before <= IDLE
-        is_idle_after = abs(self.after - self.before) <= UNMOVED
-        if is_idle_before and is_idle_after and self.most > self.before:
-            return self.most - self.before
+        is_idle_before = self.used_before <= IDLE
+        is_idle_after = abs(self.used_after - self.used_before) <= UNMOVED
+        if is_idle_before and is_idle_after and self.most_used > self.used_before:
+            return self.most_used - self.used_before
         return None
 
     @property

@@ -196,9 +196,9 @@ def parse_json(text: bytes) -> Any:
 
 def write_all(handle: int, text: bytes) -> None:
     """Write a text, also where the system takes a part of it at a time. Raises OSError."""
-    left = memoryview(text)
-    while left:
-        left = left[os.write(handle, left) :]
+    remaining = memoryview(text)
+    while remaining:
+        remaining = remaining[os.write(handle, remaining) :]
 
 
 def sync_folder(folder: Path) -> None:

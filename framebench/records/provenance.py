@@ -35,9 +35,9 @@ BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}  # as x86 and ARM processors name
 MEASURING = ("framebench", "models", "benchmarks")  # the packages that a measurement imports
 # What git is asked about: measurements write the rest, and what they have written changes none.
 CODE = (".", ":!results", ":!studies/*/data/*")
-# Variables by which git takes another repository than that of the folder: it sets them for its
-# hooks, of which one may start framebench.
-OF_REPOSITORY = (
+# Variables by which git uses another repository than the folder's. It sets them for its hooks, and
+# a hook may start framebench.
+REPOSITORY_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_COMMON_DIR",
@@ -90,7 +90,7 @@ def query_git(*arguments: str) -> str | None:
 
 def drop_repository(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables without those by which git takes another folder's repository."""
-    return {name: value for name, value in variables.items() if name not in OF_REPOSITORY}
+    return {name: value for name, value in variables.items() if name not in REPOSITORY_VARIABLES}
 
 
 def find_commit() -> str | None:
@@ -184,7 +184,7 @@ def read_machine_name() -> str:
 @functools.cache
 def describe_hardware() -> dict[str, Any]:
     """Return processor, cores, memory and kernel; no address and no user name."""
-    found: dict[str, Any] = {
+    hardware: dict[str, Any] = {
         "cpu": _read_cpu_model(),
         "cores": psutil.cpu_count(logical=False),
         "logical_cores": psutil.cpu_count(),
@@ -195,8 +195,8 @@ def describe_hardware() -> dict[str, Any]:
     }
     instructions = list_bfloat16_instructions()
     if instructions is not None:
-        found["bfloat16"] = sorted(instructions)
-    return found
+        hardware["bfloat16"] = sorted(instructions)
+    return hardware
 
 
 def hash_hardware(hardware: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -32,7 +33,7 @@ from framebench.records.lines import (
     write_all,
 )
 from framebench.records.record import SCHEMA, Record
-from framebench.records.record_base import AnyRecord, get_measurement_time
+from framebench.records.record_base import AnyRecord, RecordBase, get_measurement_time
 from framebench.suite.counting import format_count
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -294,11 +295,11 @@ def parse_of_machine(
     """
     machine = Path(path).parent.name
     for place, record in parse_lines(parse_line, path, report):
-        named = record.provenance.machine
-        if named == machine:
+        recorded_machine = record.provenance.machine
+        if recorded_machine == machine:
             yield place, record
         else:
-            reason = f"a record of the machine {named}, but in the folder {machine}"
+            reason = f"a record of the machine {recorded_machine}, but in the folder {machine}"
             report(BadRecord(f"{place}: {reason}"))
 
 
@@ -437,9 +438,14 @@ def parse_files(
     for file in list_files(root, machine):
         records = list(parse_of_machine(parse_line, file, faults.append))
         # a file is in the order of its lines, which `framebench collect` may have added at any time
-        records.sort(key=lambda found: (found[1].case, get_measurement_time(found[1])))
-        yield from records
+        yield from sorted(records, key=get_case_and_time)
     warn_of_skipped(faults)
+
+
+def get_case_and_time(placed_record: tuple[str, RecordBase]) -> tuple[str, datetime]:
+    """Return what the records of a file are sorted by."""
+    _place, record = placed_record
+    return record.case, get_measurement_time(record)
 
 
 def parse_all(lines: list[Line]) -> Iterator[Record]:

@@ -55,13 +55,13 @@ def golden(
 
 def describe_written(keys_by_framework: Mapping[str, Collection[str]]) -> str:
     """Return how many keys have values now, and which ones no second framework confirms."""
-    first, *others = map(set, keys_by_framework.values())
+    made, *others = map(set, keys_by_framework.values())
     if not others:
         (framework,) = keys_by_framework
-        return f"{len(first)} keys, by {TITLES[framework]} alone, confirmed by no other framework"
-    (second,) = others
-    alone = sorted(first ^ second)
-    confirmed = f"{len(first & second)} keys, confirmed by the other framework"
+        return f"{len(made)} keys, by {TITLES[framework]} alone, confirmed by no other framework"
+    (confirming,) = others
+    alone = sorted(made ^ confirming)
+    confirmed = f"{len(made & confirming)} keys, confirmed by the other framework"
     return f"{confirmed}; by one framework alone: {', '.join(alone)}" if alone else confirmed
 
 
