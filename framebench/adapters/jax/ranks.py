@@ -11,7 +11,8 @@ import math
 import os
 import re
 from collections import Counter
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -26,8 +27,10 @@ from framebench.adapters.jax.adapter import JaxAdapter
 from framebench.adapters.jax.program import count_bytes_by_device
 from framebench.adapters.proof import Evidence, Proof, equal_to, expect, including
 
-AXIS = "ranks"
-EVIDENCE_NAMES = {"params": "parameters", "state": "optimizer states"}  # in the evidence
+# returns where an array of this kind and shape lies, such as of "params"
+ShardingRule = Callable[[str, tuple[int, ...]], NamedSharding]
+AXIS = "ranks"  # the name of the mesh's only axis
+EVIDENCE_NAMES = {"params": "parameters", "state": "optimizer states"}  # by kind of arrays
 COLLECTIVES = re.compile(
     r" (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)"
     r"(?:-start)?\("  # an asynchronous one
@@ -154,37 +157,6 @@ def sharded(adapter: JaxAdapter, split: tuple[str, ...], processes: bool = False
     adapter.recipe.sharding = sharding
     adapter.recipe.to_numpy = gather_values
 
-    def count_share(what: str, arrays: list[Array]) -> int:
-        """Return the bytes of these arrays that each device gets by the sharding."""
-        total = 0
-        for array in arrays:
-            shape = sharding(what, array.shape).shard_shape(array.shape)
-            total += array.dtype.itemsize * math.prod(shape)
-        return total
-
-    def count_held() -> Evidence:
-        """Return the bytes that each device holds, and those of its declared share."""
-        held = count_held_bytes(adapter)
-        share = {"parameters": 0, "gradients": 0, "optimizer states": 0}
-        divided = []
-        to_divide = []
-        for what, tree in (("params", adapter.params), ("state", adapter.optimizer_state)):
-            arrays = list_with_axes(tree)
-            name = EVIDENCE_NAMES[what]
-            share[name] = count_share(what, arrays)
-            if share[name] < sum(array.nbytes for array in arrays):
-                divided.append(name)
-            if what in split and arrays:
-                to_divide.append(name)
-        return {
-            "held": held,
-            "declared": [share] * len(held),
-            "divided": divided,
-            "to_divide": to_divide,
-            "collectives": count_collectives(adapter),
-            "processes": jax.process_count(),
-        }
-
     proof = expect(
         processes=ranks if processes else 1,
         held=equal_to("declared"),
@@ -197,7 +169,36 @@ def sharded(adapter: JaxAdapter, split: tuple[str, ...], processes: bool = False
         proof &= expect(collectives=including("all-gather"))
     if not adapter.case.scenario_spec.trains and not split:
         proof &= expect(collectives={})
-    return proof.counting(count_held)
+    return proof.counting(partial(count_held, adapter, sharding, split))
+
+
+def count_held(adapter: JaxAdapter, sharding: ShardingRule, split: tuple[str, ...]) -> Evidence:
+    """Return the bytes that each device holds, and those of its share by the sharding.
+
+    `divided` and `to_divide` name the kinds of arrays that are divided, and that should be.
+    """
+    held = count_held_bytes(adapter)
+    share = {"parameters": 0, "gradients": 0, "optimizer states": 0}
+    divided = []
+    to_divide = []
+    for what, tree in (("params", adapter.params), ("state", adapter.optimizer_state)):
+        arrays = list_with_axes(tree)
+        name = EVIDENCE_NAMES[what]
+        for array in arrays:
+            shape = sharding(what, array.shape).shard_shape(array.shape)
+            share[name] += array.dtype.itemsize * math.prod(shape)
+        if share[name] < sum(array.nbytes for array in arrays):
+            divided.append(name)
+        if what in split and arrays:
+            to_divide.append(name)
+    return {
+        "held": held,
+        "declared": [share] * len(held),
+        "divided": divided,
+        "to_divide": to_divide,
+        "collectives": count_collectives(adapter),
+        "processes": jax.process_count(),
+    }
 
 
 def count_collectives(adapter: JaxAdapter) -> dict[str, int]:

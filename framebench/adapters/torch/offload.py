@@ -206,43 +206,15 @@ def optimizer_offload(adapter: TorchAdapter) -> Proof:
                 for p, on_host in self.param_d2h_map.items():
                     on_host.copy_(p)
 
-    def find_least() -> int:
-        """Return the smallest size, in numbers, of a weight whose state goes to the host.
-
-        It is 0 if no weight is large, so that the strategy has an effect on small models too.
-        """
-        is_any_large = any(p.numel() >= LEAST_OFFLOADED for p in adapter.parameters())
-        return LEAST_OFFLOADED if is_any_large else 0
-
     def make(o: Optimizer, params: Iterable[nn.Parameter], **options: Any) -> Any:
         def make_inner(groups: Any, **_: Any) -> torch.optim.Optimizer:
             return make_optimizer(o, groups, **options)
 
-        optimizer = Offloaded(params, make_inner, minimal_size=find_least())
+        optimizer = Offloaded(params, make_inner, minimal_size=find_least_offloaded(adapter))
         adapter.after_restore.append(optimizer.copy_weights)
         return optimizer
 
     adapter.recipe.optimizer = make
-
-    def count_moments() -> Evidence:
-        """Count the moments of large weights, and those of them on the host."""
-        least = find_least()
-        devices: list[str] = []  # of the moments of large weights
-        for p, state in adapter.optimizer.state.items():
-            if p.numel() < least:
-                continue
-            for moment in state.values():
-                if isinstance(moment, Tensor) and moment.ndim:  # the count of steps has no axis
-                    devices.append(moment.device.type)
-        return {
-            "large_moments": len(devices),
-            "large_moments_on_host": devices.count("cpu"),
-            "weights_elsewhere": sum(
-                p.device != adapter.torch_device for p in adapter.parameters()
-            ),
-            "device": adapter.torch_device.type,
-        }
-
     # every moment of a large weight is in host memory, and every weight on the device
     proof = expect(
         device=other_than("cpu"),
@@ -250,4 +222,31 @@ def optimizer_offload(adapter: TorchAdapter) -> Proof:
         large_moments=above(0),
         large_moments_on_host=equal_to("large_moments"),
     )
-    return proof.counting(count_moments)
+    return proof.counting(partial(count_moments, adapter))
+
+
+def find_least_offloaded(adapter: TorchAdapter) -> int:
+    """Return the smallest size, in numbers, of a weight whose state goes to the host.
+
+    It is 0 if no weight is large, so that the strategy has an effect on small models too.
+    """
+    is_any_large = any(p.numel() >= LEAST_OFFLOADED for p in adapter.parameters())
+    return LEAST_OFFLOADED if is_any_large else 0
+
+
+def count_moments(adapter: TorchAdapter) -> Evidence:
+    """Count the moments of large weights, those of them on the host, and weights off the device."""
+    least = find_least_offloaded(adapter)
+    devices: list[str] = []  # of the moments of large weights
+    for p, state in adapter.optimizer.state.items():
+        if p.numel() < least:
+            continue
+        for moment in state.values():
+            if isinstance(moment, Tensor) and moment.ndim:  # the count of steps has no axis
+                devices.append(moment.device.type)
+    return {
+        "large_moments": len(devices),
+        "large_moments_on_host": devices.count("cpu"),
+        "weights_elsewhere": sum(p.device != adapter.torch_device for p in adapter.parameters()),
+        "device": adapter.torch_device.type,
+    }

@@ -266,16 +266,12 @@ def fsdp(adapter: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
         adapter.recipe.contexts.append(sync_in_last)
 
     def count_expected(observed: Evidence) -> Evidence:
-        """Count the bytes of a rank's chunks, each padded to the longest, and the collectives."""
-        chunk = 0
-        for p in adapter.parameters():
-            rows = math.ceil(p.shape[0] / dist.get_world_size())
-            chunk += 4 * rows * p.shape[1:].numel()
+        """Count the bytes of a rank's chunks, and the collectives that a step must make."""
         groups = observed["blocks"] + 1  # one has the weights outside of blocks
         gathered_again = observed["blocks"] if trains and reshard else 0  # in the backward pass
         reductions = adapter.micro_batches if sync else 1
         return {
-            "chunk": chunk,
+            "chunk": measure_chunk(adapter),
             "gathers": adapter.micro_batches * (groups + gathered_again),
             "reductions": groups * reductions if trains else 0,
         }
@@ -291,6 +287,15 @@ def fsdp(adapter: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
         }
     )
     return proof.counting_from(partial(count_share, adapter)).counting_from(count_expected)
+
+
+def measure_chunk(adapter: TorchAdapter) -> int:
+    """Return the bytes of a rank's chunk of all weights, each padded to the longest chunk."""
+    chunk = 0
+    for p in adapter.parameters():
+        rows = math.ceil(p.shape[0] / dist.get_world_size())
+        chunk += 4 * rows * p.shape[1:].numel()
+    return chunk
 
 
 @switch
