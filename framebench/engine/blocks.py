@@ -356,7 +356,7 @@ def make_time_record(
 
     `load` is the load average before the block.
     """
-    # its first step counts if it compiled what it ran, and nothing else disturbed it
+    # the time of its first step counts if the step compiled its programs, and nothing disturbed it
     is_undisturbed = run.compiles_alone or not nvml.list_gpus()
     has_first_step = process.is_cold and is_undisturbed and not run.without_times
     return recording.make_record(
@@ -408,7 +408,8 @@ def must_wait(
 
     The variants of `batch` are being built now.
     """
-    compiles = batch[0].is_cold or not run.get_scratch(variant).exists()
+    first, *_ = batch  # if it compiles, and must be built alone, it is the only one
+    compiles = first.is_cold or not run.get_scratch(variant).exists()
     if compiles and run.compiles_alone:
         return True
     return waits_for_reference(variant.case, batch, processes, run)

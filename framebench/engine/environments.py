@@ -71,7 +71,7 @@ def cache() -> Path:
     user_cache = os.environ.get("XDG_CACHE_HOME")
     try:
         base = Path(user_cache) if user_cache else Path.home() / ".cache"
-    except RuntimeError:  # such as of a container's user who is in no list of users
+    except RuntimeError:  # such as for a container's user who is not in /etc/passwd
         raise SetupError(
             "this user has no home for the environments of the frameworks: set HOME, or let "
             "FRAMEBENCH_CACHE name a folder for them"
@@ -138,8 +138,8 @@ class Environment:
     def list_scratch_variables(self, folder: Path) -> dict[str, str]:
         """Return the variables that point at a folder for what one case compiles.
 
-        The process for the memory finds there what the one for the time compiled; the executable
-        and its plan are the same.
+        The process for the memory finds there what the process for the time has compiled, so both
+        run the same executable by the same plan.
         """
         if self.framework == "torch":
             return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")}

@@ -179,12 +179,11 @@ def compute_missing(
             if errno is not None:
                 raise OSError(errno, os.strerror(errno), str(file))
         for batch, end in zip(batches, ends, strict=True):
-            uncomputed = [case for case in batch if case.id not in outcomes]
+            uncomputed = [case.id for case in batch if case.id not in outcomes]
             if uncomputed:  # the process died at the first of these and never began the others
+                fatal, *_never_begun = uncomputed
                 reason = f"the step does not run in float64: {end.reason or end.status}"
-                died[uncomputed[0].id] = Mathematics(
-                    uncomputed[0].id, computed=False, passed=True, reason=reason
-                )
+                died[fatal] = Mathematics(fatal, computed=False, passed=True, reason=reason)
 
 
 def split_into_batches(cases: list[Case], processes: int) -> list[list[Case]]:

@@ -79,7 +79,7 @@ def explain_missing_release(framework: str, version: str, all_releases: list[str
 
 
 def find_nearest(version: str, all_releases: list[str]) -> list[str]:
-    """Return the releases before and after a version; the newest two for what is no version."""
+    """Return the releases before and after a version; the newest two if the text is no version."""
     try:
         older = sum(Version(release) < Version(version) for release in all_releases)
     except InvalidVersion:

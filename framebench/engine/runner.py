@@ -79,9 +79,10 @@ class Options:
         )
 
     def adapt_to(self, environment: Environment) -> Options:
-        """Return the options that hold in an environment: what launches to a GPU is not pinned.
+        """Return the options that hold in an environment: a process that uses a GPU is not pinned.
 
-        Its compilers have many threads, and those that launch must not wait for each other.
+        Its compilers have many threads, and threads that launch kernels must not wait for each
+        other.
         """
         if environment.uses_gpu:
             return replace(self, pin=False)
@@ -92,7 +93,8 @@ class Options:
 
         The core is the last one that this process may use: the parent stays on the others.
         """
-        return self.list_cores()[0]
+        turn_core, *_other_cores = self.list_cores()
+        return turn_core
 
     def list_cores(self) -> tuple[int | None, ...]:
         """Return the core that turns are made on, and others to build and check processes on.

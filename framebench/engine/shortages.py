@@ -25,8 +25,8 @@ OUT_OF_MEMORY = "memory ran out for framebench itself, perhaps by a limit (ulimi
 OUT_OF_THREADS = "no further thread can be started, perhaps by a limit (ulimit -v, ulimit -u)"
 OUT_OF_PROCESSES = "no further process can be started, perhaps by a limit (ulimit -u)"
 ROOM_BYTES = 2**28  # far less than an environment takes, or a case that writes to a disk
-# A process that is denied so little was denied whatever it wrote. Some libraries then fail without
-# a word of the disk, and XLA leaves behind what it could not finish.
+# With so little room a process can write nothing at all. Some libraries then fail without naming
+# the disk, and XLA leaves unfinished files behind.
 NO_ROOM_BYTES = 2**20
 LONGEST_LINE = 300  # characters of what a process printed
 
@@ -141,8 +141,8 @@ def list_full_disks(folders: Iterable[Path], least_bytes: int = ROOM_BYTES) -> l
         if not folder.is_dir():
             continue
         system = os.statvfs(folder)
-        # what is only read, such as a container's image, has no room, and none is needed there; and
-        # some systems do not tell
+        # a file system that is only read, such as a container's image, needs no room, and some
+        # file systems do not tell how much they have
         if system.f_flag & os.ST_RDONLY or not system.f_blocks:
             continue
         free_bytes = system.f_bavail * system.f_frsize

@@ -116,7 +116,7 @@ def explain_cases(
         other = hypothetical.parse_any_batch(other_id) if other_id else case
         questions.append((other, other_version or None))
     case_environments = []
-    for case, version in questions:  # all are checked before one runs
+    for case, version in questions:  # all are checked before the first one runs
         measure.check_explainable(case)
         case_environments.append(releases.find_environment(case.framework, version))
     explanations = []

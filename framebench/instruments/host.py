@@ -28,7 +28,8 @@ def read_status(field: str, process: int | str = "self") -> int:
     status = Path(f"/proc/{process}/status")
     for line in status.read_text().splitlines():
         if line.startswith(field + ":"):
-            return int(line.split()[1]) * 1024
+            _field, kib, *_unit = line.split()
+            return int(kib) * 1024
     raise OSError(f"{status} has no {field}")
 
 

@@ -64,7 +64,7 @@ def list_refusals(facts: ModelFacts, strategy: Strategy) -> Iterator[str]:
 
     # what the suite's models have, or the file does by itself
     if not is_general(strategy) or not strategy.same_loss:
-        yield "is not for models of one's own"
+        yield "is for the suite's models alone"
     is_decided_by_step = bool(switches & DONE_BY_STEP) or strategy.compiles or is_reduced
     if facts.get("own_step") and is_decided_by_step:
         yield (
@@ -86,15 +86,15 @@ def list_refusals(facts: ModelFacts, strategy: Strategy) -> Iterator[str]:
     is_for_attention = any("batched" in part.options for part in strategy.parts)
     if is_for_attention and not facts.get("attention", True):
         yield (
-            "no products of matrices in batches, as attention has, are in the model: the same as "
-            "checkpoint_dots"
+            "the model has no batched matmuls, which attention consists of: this would be the same "
+            "as checkpoint_dots"
         )
 
     # a batch that is cut into micro-batches, and passes that are repeated
     if has_micro_batches and facts.get("couples"):
         yield (
-            f"{facts['couples'][0]} normalises over the batch, so that micro-batches are other "
-            "mathematics"
+            f"{facts['couples'][0]} normalises over the batch, so that micro-batches would compute "
+            "something else"
         )
     if has_micro_batches and facts.get("uncut"):
         yield facts["uncut"]
@@ -104,7 +104,7 @@ def list_refusals(facts: ModelFacts, strategy: Strategy) -> Iterator[str]:
     if facts.get("remembers") and (has_micro_batches or repeats_changes):
         yield (
             f"each forward pass changes {facts['remembers']} that no gradient trains: another "
-            "number of passes is other mathematics"
+            "number of passes would compute something else"
         )
 
     # the optimizer
@@ -116,7 +116,7 @@ def list_refusals(facts: ModelFacts, strategy: Strategy) -> Iterator[str]:
     if facts.get("hooks") and "optimizer_in_backward" in switches:
         yield (
             "hooks of the optimizer get all weights at once, as to clip their gradients: one "
-            "optimizer for each weight is other mathematics"
+            "optimizer for each weight would compute something else"
         )
     if facts.get("inner") and "optimizer_in_backward" in switches:
         yield f"{optimizer} steps all weights together"

@@ -11,8 +11,8 @@ no table of machines is needed.
 The suite's cases are computed at the smallest size and compared with the stored references, which
 two frameworks agree on. A user's model is compared with its own baseline in float64, at a small
 batch, and how far its tensors may be off is measured there too: the baseline is repeated from
-weights that are perturbed by some hundred thousand roundoffs of float64. A gradient that is zero
-but for rounding is found so, and left out.
+weights that are perturbed by some hundred thousand roundoffs of float64. That also shows which
+gradients are nothing but rounding, and these are left out.
 
 A lower precision that the strategy asks for does not apply to float64. So casts are not seen here,
 but by the coarse check of the measured process (`tolerances.py`). A case that cannot run in float64

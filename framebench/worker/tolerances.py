@@ -44,7 +44,7 @@ PERTURBATION = {
     "int8": 2.0**-5,
 }
 FLOAT32_ROUNDOFF = 2.0**-24
-FACTOR = 4.0  # a tolerance is so many times the largest response to the perturbation
+FACTOR = 4.0  # a tolerance is the largest response to the perturbation, multiplied by this
 # A gradient below this share of all gradients together is nothing but rounding in float32, as that
 # of a bias before a norm is. Its size says nothing, and that of its moments neither.
 NEGLIGIBLE = 2.0**-20

@@ -81,7 +81,7 @@ def main() -> None:
     """
     let_kernel_kill()  # a process for a single case would otherwise go on alone
     framework, *names = sys.argv[1:]
-    is_single_case = names[0].count("/") > 2
+    is_single_case = names[0].count("/") > 2  # a strategy is named by three parts, a case by six
     cases = [parse(names[0])] if is_single_case else choose_cases(framework, names)
     for number, case in enumerate(cases, 1):
         print(f"{number} of {len(cases)}: {case.id}", flush=True)

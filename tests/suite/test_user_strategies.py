@@ -30,7 +30,7 @@ EXAMPLES = [
     (
         {"attention": False},
         "checkpoint_linear",
-        "no products of matrices in batches",
+        "no batched matmuls",
         "checkpoint_dots",
     ),
     (
@@ -127,7 +127,7 @@ def test_facts_refuse_a_strategy_and_leave_others_alone(facts, refused, reason, 
 
 @pytest.mark.parametrize("strategy", ["adafactor", "chunked_loss", "checkpoint+adafactor"])
 def test_strategies_that_only_the_suites_models_have_are_refused(strategy):
-    assert explain({}, strategy) == "is not for models of one's own"
+    assert explain({}, strategy) == "is for the suite's models alone"
 
 
 def test_recomputed_blocks_must_not_change_what_the_model_remembers():

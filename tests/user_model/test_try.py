@@ -43,7 +43,7 @@ def test_strategies_are_verified_timed_and_proven(tmp_path):
     for message in (
         "2 of 2 strategies fit within 1,024.0 MiB",
         "2 of 2 strategies compute the same, up to rounding; 2 of them were seen at work",
-        "left out: checkpoint_linear: no products of matrices in batches",
+        "left out: checkpoint_linear: the model has no batched matmuls",
     ):
         assert message in done.stderr
     assert (results / "page/index.html").exists()

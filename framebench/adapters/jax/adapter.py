@@ -632,7 +632,8 @@ class JaxAdapter(Adapter):
     def sample_losses(self) -> list[float]:
         # sliced by NumPy: a slice by JAX would be another program to compile
         self.output = np.asarray(self.output)
-        self.inputs = (self.inputs[0], np.asarray(self.inputs[1]))
+        inputs, targets = self.inputs
+        self.inputs = (inputs, np.asarray(targets))
         return super().sample_losses()
 
     def versions(self) -> dict[str, str]:

@@ -110,7 +110,8 @@ def chunked_loss(adapter: JaxAdapter, chunks: int) -> Proof:
 
 def count_large_results(adapter: JaxAdapter, *jaxprs: ClosedJaxpr) -> int:
     """Return how many results are as wide as the logits, with all rows of a micro-batch."""
-    rows = adapter.inputs[1].size // adapter.micro_batches
+    _, targets = adapter.inputs
+    rows = targets.size // adapter.micro_batches
     columns = adapter.config.vocabulary
     transposed_embedding = (adapter.config.width, columns)
     count = 0

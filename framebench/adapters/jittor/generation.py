@@ -63,10 +63,11 @@ def set_generator(adapter: JittorAdapter, cached: bool) -> JittorGenerator:
 
 
 def expect_cache_of(tokens: int, generator: JittorGenerator) -> Proof:
-    """Return a proof that each token is computed once, and so many are cached between steps."""
+    """Return a proof that each token is computed once, and `tokens` are cached between steps."""
 
     def count_cached() -> Evidence:
-        return {"tokens_kept_between_steps": generator.list_cached()[0].shape[2]}
+        keys, *_ = generator.list_cached()
+        return {"tokens_kept_between_steps": keys.shape[2]}
 
     cached = expect(tokens_kept_between_steps=tokens).counting(count_cached)
     return expect_computed_once(generator) & cached

@@ -60,7 +60,8 @@ def count_large_variables(adapter: JittorAdapter, loss: Callable[[Var, Var], Var
     adapter.synchronize()
     with replace_attributes(adapter.recipe, loss=loss):
         adapter.one_step()
-    tokens = adapter.inputs[1].numel() // adapter.micro_batches
+    _, targets = adapter.inputs
+    tokens = targets.numel() // adapter.micro_batches
     columns = adapter.config.vocabulary
     transposed_embedding = [adapter.config.width, columns]
     count = 0

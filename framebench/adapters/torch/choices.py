@@ -1,9 +1,9 @@
 """Find out whether rounding changes what a step chooses, such as the experts of a mixture.
 
 A choice is discrete: where two scores are nearly alike, a rounded product picks the other entry,
-and the gradient of what was chosen is another one altogether. So a step may be right and yet be off
-by more than any tolerance that rounding gives. Whether that is the cause is tried out: the step is
-repeated in its own precision with the choices that float32 makes.
+and the gradient is another one altogether. So a step may be right and yet be off by more than any
+tolerance that rounding gives. To find out whether that is the cause, the step is repeated in its
+own precision with the choices that float32 makes.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def repeat_with_exact_choices(
 ) -> tuple[Result, str] | None:
     """Repeat steps of a user's model under autocast, with the choices that float32 makes.
 
-    The steps are made up to three times: in float32, whose choices are recorded; as they are; and,
-    where these choose something else, as they are but for the choices, which are float32's.
+    The steps are made up to three times: in float32, to record its choices; in the case's own
+    precision; and, if the choices differ, in that precision with the choices of float32.
 
     Args:
         adapter: The case, which is not compiled.

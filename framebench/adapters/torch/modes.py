@@ -76,7 +76,7 @@ class OperatorMode(TorchDispatchMode):
         return self.run_operator(func, args, kwargs or {})
 
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Run an operator; a subclass also does what it is for."""
+        """Run an operator in the way that the subclass is for."""
         raise NotImplementedError
 
 
@@ -87,7 +87,8 @@ class MeansForDraws(OperatorMode):
         """Run an operator, and replace random numbers in its result."""
         name = name_operator(func)
         if name == "native_dropout":
-            return args[0].clone(), torch.ones_like(args[0], dtype=torch.bool)
+            inputs, *_ = args
+            return inputs.clone(), torch.ones_like(inputs, dtype=torch.bool)
         out = func(*args, **kwargs)
         mean = find_mean(name, name_arguments(func, args, kwargs))
         if isinstance(out, Tensor):

@@ -237,8 +237,8 @@ def record_events(adapter: Any) -> list[Any]:
 
 def read_dtype(matmul: Any) -> str:
     """Return the type of the first operand of a matmul, given as the profiler's raw event."""
-    dtype = matmul.dtypes()[0]
-    return TYPES.get(dtype, dtype)
+    first_dtype, *_ = matmul.dtypes()
+    return TYPES.get(first_dtype, first_dtype)
 
 
 def shorten_name(event: Any) -> str:

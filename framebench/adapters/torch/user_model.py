@@ -606,7 +606,7 @@ def list_changed_in_blocks(adapter: Any) -> list[str]:
 
 
 def list_untrained(block: nn.Module, names: dict[nn.Module, str]) -> dict[str, Tensor]:
-    """Return the real and complex tensors of a block that are not trained, but for batch norm's.
+    """Return the real and complex tensors of a block that are not trained, except batch norm's.
 
     `names` has the name of each of the model's modules.
     """
