@@ -83,7 +83,7 @@ class Stopwatch(Protocol):
         """End when the device has finished what is queued now."""
 
     def seconds(self) -> float:
-        """Return the seconds between the two. Call it after `synchronize`."""
+        """Return the seconds between `start` and `stop`. Call it after `synchronize`."""
 
 
 @dataclass(frozen=True)

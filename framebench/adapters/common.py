@@ -49,7 +49,7 @@ def variant(adapter: Adapter) -> Proof:
 def collector(adapter: Adapter, mode: str = "", every: int = 0) -> Proof:
     """Switch Python's garbage collector off, or freeze its objects before the first step.
 
-    With `every` the collector is off, and is called after every so many steps.
+    With `every` the collector is off, and is called after each `every` steps.
     """
 
     def collect() -> None:

@@ -31,9 +31,9 @@ CountFromEvidence = Callable[[Evidence], Evidence]
 
 
 def read(evidence: Evidence, key: str) -> Any:
-    """Return the value of a key, or of `key.entry`. Raises KeyError.
+    """Return the value of a key, or of an entry of its dictionary (`key.entry`). Raises KeyError.
 
-    A dictionary of counts has no entry of what never occurred: that is 0.
+    An entry that a dictionary of counts lacks never occurred, so its count is 0.
     """
     name, _, entry = key.partition(".")
     if name not in evidence:
@@ -181,7 +181,7 @@ class Proof:
         return self.counting_from(lambda evidence: count())
 
     def counting_from(self, count: CountFromEvidence) -> Proof:
-        """Return a proof that first adds to the evidence what `count` returns for what is in it."""
+        """Return a proof that first calls `count` with the evidence, and adds the result to it."""
         return Proof(self.expectations, (*self.counts, count))
 
     def __and__(self, other: Proof) -> Proof:

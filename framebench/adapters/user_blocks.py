@@ -148,12 +148,13 @@ def describe_model(
         has_convolutions: Whether the model has convolutions that may be 2-D.
     """
     names = {id(module): name for name, module in modules.items()}
-    first_input = list_arrays(inputs)[0]
+    first_input, *_ = list_arrays(inputs)
     target_arrays = list_arrays(targets)
     return {
         "blocks": [names[id(block)] for block in blocks],
         "block": name_classes(blocks),
-        "couples": list(batch_norms[:1]),  # one is enough for a message
+        # by which the samples of a batch influence each other: one is enough for a message
+        "couples": list(batch_norms[:1]),
         "images": len(first_input.shape) == 4 and has_convolutions,
         "input": list(first_input.shape),
         "target": list(target_arrays[0].shape) if target_arrays else [],

@@ -219,7 +219,7 @@ class UserFile:
             seed_framework: Seeds the framework's generators. Python's and NumPy's are seeded here.
             array_name: How messages call the framework's arrays, such as `tensor`.
             batch_types: The classes of arrays that `batch` may return, as `isinstance` takes them.
-            loss_types: Those of a loss.
+            loss_types: The classes of arrays that a loss may be.
         """
         self.file = file
         self.seed_framework = seed_framework
@@ -234,7 +234,7 @@ class UserFile:
         self.loss_terms = LossTerms()  # of the newest loss that was added up
         self.takes_batch = False  # whether the model takes a batch as a whole, to train on it
         announce("import of the file")
-        # The import may draw too (a teacher at module level), and must give the same everywhere.
+        # the import may draw random numbers, as for a teacher, and must draw the same everywhere
         self.seed_all()
         self.module = load_file(file)
 

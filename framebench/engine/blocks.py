@@ -124,9 +124,11 @@ class Run:
 
         Each of the first `cold_blocks` blocks has a folder of its own, so that it compiles again.
         """
-        last = self.options.cold_blocks - 1
-        block = min(len(self.get_records(variant)), last) if last else 0
-        name = f"{variant.case.id.replace('/', '.')}.{block}"
+        last_cold_block = self.options.cold_blocks - 1
+        block_number = 0
+        if last_cold_block:  # otherwise no records need to be read
+            block_number = min(len(self.get_records(variant)), last_cold_block)
+        name = f"{variant.case.id.replace('/', '.')}.{block_number}"
         return self.scratch / variant.environment.name / name
 
     def make_context(self, variant: Variant, load: float | None) -> Context:

@@ -61,7 +61,7 @@ class SetupError(Exception):
 
 
 def cache() -> Path:
-    """Return the folder in which environments and what they compile are kept.
+    """Return the folder that has the environments, and what they compile.
 
     Raises SetupError if no variable names it, and the user has no home.
     """
@@ -171,12 +171,12 @@ def find_nvcc() -> str:
 
 
 def find_requirement_file(framework: str, version: str, package: str = "") -> Path:
-    """Return the requirements file of a version.
+    """Return the requirements file of a version, or of a package in addition to the framework.
 
     Raises SetupError, with the versions that have one.
     """
     files = find_pinned_versions(framework)
-    if package:
+    if package:  # its file also pins the framework, at the default version
         files = {find_pinned_version(framework): REQUIREMENTS / f"{package}.txt"}
     if version not in files:
         raise SetupError(
@@ -208,10 +208,10 @@ def describe(framework: str, version: str | None = None, package: str = "") -> E
     return describe_folder(find_location(framework, version, package), framework, version, package)
 
 
-def describe_folder(where: Path, framework: str, version: str, package: str) -> Environment:
+def describe_folder(folder: Path, framework: str, version: str, package: str) -> Environment:
     """Return the environment that a folder has or will have."""
-    home = where / "home" if framework == "jittor" else None
-    return Environment(framework, version, where / "bin" / "python", home, package=package)
+    home = folder / "home" if framework == "jittor" else None
+    return Environment(framework, version, folder / "bin" / "python", home, package=package)
 
 
 def find_for_case(
@@ -285,35 +285,35 @@ def check_tools(framework: str) -> None:
         raise SetupError(f"the {framework} environment needs " + "; and ".join(missing))
 
 
-def build(environment: Environment, where: Path, say: Say) -> None:
+def build(environment: Environment, folder: Path, say: Say) -> None:
     """Install the pinned packages of an environment. Raises SetupError."""
     requirements = find_requirement_file(
         environment.framework, environment.version, environment.package
     )
     package = f" and {environment.package}" if environment.package else ""
     say(f"installing {environment.framework} {environment.version}{package} (once per machine)")
-    install(environment, where, say, ["-r", str(requirements)])
+    install(environment, folder, say, ["-r", str(requirements)])
 
 
-def install(environment: Environment, where: Path, say: Say, *argument_lists: list[str]) -> None:
+def install(environment: Environment, folder: Path, say: Say, *argument_lists: list[str]) -> None:
     """Build an environment from nothing, with the first of pip's argument lists that succeeds.
 
     An interrupted build leaves nothing that could be mistaken for a whole one. Raises SetupError.
     """
-    remove_unfinished(where)
-    run_setup(where, [sys.executable, "-m", "venv", str(where)], say)
+    remove_unfinished(folder)
+    run_setup(folder, [sys.executable, "-m", "venv", str(folder)], say)
     pip = [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile"]
     for number, arguments in enumerate(argument_lists, 1):
         try:
-            run_setup(where, [*pip, *arguments], say)
+            run_setup(folder, [*pip, *arguments], say)
         except SetupError:
             if number == len(argument_lists):
                 raise
         else:
             break
     if environment.framework == "jittor":
-        build_jittor(environment, where, say)
-    (where / ".complete").touch()
+        build_jittor(environment, folder, say)
+    (folder / ".complete").touch()
 
 
 def warm(environment: Environment, cases: Iterable[Case], say: Say = lambda _: None) -> None:
@@ -393,20 +393,20 @@ def build_jittor(environment: Environment, folder: Path, say: Say) -> None:
 
 
 def run_setup(
-    where: Path, command: list[str], say: Say, variables: dict[str, str] | None = None
+    folder: Path, command: list[str], say: Say, variables: dict[str, str] | None = None
 ) -> None:
     """Run one set-up command with its output in a log, and say every ten seconds that it goes on.
 
     The command is killed when this process ends, however that ends: it would otherwise go on to
     write into a folder whose lock is free. Raises SetupError.
     """
-    log = where.with_name(f"{where.name}.log")
+    log = folder.with_name(f"{folder.name}.log")
     start = time.monotonic()
     with log.open("ab") as out:
         process = children.CHILDREN.start(
             command,
             {**os.environ, **(variables or {})},
-            purpose=name_builds(where),
+            purpose=name_builds(folder),
             stdout=out,
             stderr=out,
             stdin=subprocess.DEVNULL,
@@ -423,23 +423,23 @@ def run_setup(
         # packages are downloaded to the folder for temporary files; the log, which may lie on a
         # full disk too, may lack the reason
         exit_code = f"exit code {process.returncode}"
-        reasons = "; ".join([exit_code, *list_full_disks([where.parent])])
+        reasons = "; ".join([exit_code, *list_full_disks([folder.parent])])
         tail = "\n".join(read_end(log).splitlines()[-15:])
         raise SetupError(f"{command[0]} ended with {reasons}; the end of {log}:\n{tail}")
 
 
-def name_builds(where: Path) -> str:
+def name_builds(folder: Path) -> str:
     """Return the beginning of the marks of all set-up commands for this folder."""
-    return f"build {where} "
+    return f"build {folder} "
 
 
-def remove_unfinished(where: Path) -> None:
+def remove_unfinished(folder: Path) -> None:
     """Remove what an interrupted build has left of an environment, whose lock is held.
 
     A set-up that was killed may have left a compiler, which would write into the new environment.
     """
-    children.kill_marked(name_builds(where))
-    shutil.rmtree(where, ignore_errors=True)
+    children.kill_marked(name_builds(folder))
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def read_end(log: Path) -> str:

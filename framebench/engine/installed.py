@@ -94,10 +94,11 @@ def describe(framework: str, python: Path) -> Environment:
 
 
 def look_for_packages(python: Path, package_names: Sequence[str]) -> dict[str, Any] | None:
-    """Return the versions of packages in an interpreter, and the error of one that has none.
+    """Return which versions of packages an interpreter has, as a dict with two keys.
 
-    Returns None for a program that cannot be started, or gives another answer. Raises SetupError
-    if it gives none in time.
+    `versions` has them by package, up to the first one that cannot be imported, and `error` says
+    why it cannot, or is "". Returns None for a program that cannot be started, or prints something
+    else. Raises SetupError if it prints nothing in time.
     """
     try:
         ended = children.run_program(

@@ -148,7 +148,7 @@ def make_environment(framework: str, version: str, keep: bool, say: Say) -> Iter
 
 
 def build(
-    environment: Environment, where: Path, say: Say, more_packages: Sequence[str] = ()
+    environment: Environment, folder: Path, say: Say, more_packages: Sequence[str] = ()
 ) -> None:
     """Install a release with the packages that are pinned for it, or else for the current release.
 
@@ -164,10 +164,10 @@ def build(
         constraint_lines += f"{name}=={pin}\n"
         if name in NEEDS[framework] or name.startswith("onednn"):
             packages.append(name)
-    constraints = where.with_name(f"{where.name}.constraints.txt")
+    constraints = folder.with_name(f"{folder.name}.constraints.txt")
     constraints.write_text(constraint_lines)
     constrained = [*packages, "--constraint", str(constraints)]
-    environments.install(environment, where, say, constrained, packages)
+    environments.install(environment, folder, say, constrained, packages)
 
 
 def read_other_pins(framework: str, version: str) -> dict[str, str]:

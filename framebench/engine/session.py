@@ -1,8 +1,8 @@
 """Keep who measures now, and which runs were interrupted, in two files of the results folder.
 
-The files know nothing of each other. The lock is held by whoever starts workers that measure; the
-kernel takes it back however its holder ends. A session is one run of the suite: its file lies there
-until the run comes to its end, so that the next run of the same code and selection goes on with it.
+The lock is held by whoever starts workers that measure; the kernel releases it however its holder
+ends. A session is one run of the suite: its file lies there until the run comes to its end, so that
+the next run of the same code and selection goes on with it.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ class Session:
         return results / f".{state}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
 
     def has_results(self, results: Path) -> bool:
-        """Return whether it has written a record, or an answer to a claim.
+        """Return whether the session has written a record, or an answer to a claim.
 
-        The files say so, whenever they were changed: a clock may be set back meanwhile.
+        All files are searched for its id. Their times do not tell, since a clock may be set back.
         """
         files = store.list_answer_files(results / "claims") + store.list_files(results)
         return any(store.find_lines(file, [self.id]) for file in files)

@@ -94,10 +94,10 @@ class Worker:
             raise
 
     def send(self, command: Command) -> None:
-        """Send a command. To a dead worker it is lost: `receive` reports that it is dead.
+        """Send a command. A dead worker does not get it, and `receive` then reports its death.
 
-        It never blocks: a command is far shorter than a pipe is deep, and the next one follows the
-        answer to this one.
+        Sending never blocks: a command is far shorter than what a pipe holds, and the next one
+        follows the answer to this one.
         """
         assert self.process.stdin
         with contextlib.suppress(BrokenPipeError):

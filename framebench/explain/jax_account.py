@@ -139,9 +139,10 @@ def label_results(result: Positions, adapter: JaxAdapter, program: StepProgram) 
 
 
 def summarize_plan(program: StepProgram, allocations: dict[int, tuple[int, str]]) -> dict[str, int]:
-    """Return the bytes of the plan's parts as XLA reports them, and the sum of its allocations.
+    """Return the bytes of the plan's parts as XLA reports them, by name.
 
-    The sum equals the whole plan: a test compares them.
+    `in all` is the whole plan, and `by its allocations` the sum of the allocations that XLA dumped:
+    a test compares the two.
     """
     (executable,) = program.compiled.values()
     sizes = read_plan_parts(executable)

@@ -55,7 +55,7 @@ def make_tracker() -> StorageTracker:
     return GraphArrays()
 
 
-def watch_steps(end_step: Callable[[Any], None], what: str) -> None:
+def watch_steps(end_step: Callable[[Any], None], kind_of_step: str) -> None:
     """Call `end_step` after each step of an optimizer."""
     post_step = jt.optim.Optimizer.post_step
 
@@ -85,7 +85,7 @@ class GraphArrays(StorageTracker):
     """
 
     def list_alive(self) -> list[LiveStorage]:
-        """Return each array once. Nothing is waited for: that would end what is kept."""
+        """Return each array once. Does not wait for the graph, which would free what it keeps."""
         graph = jt.dump_all_graphs()
         nodes = [str(node) for node in graph.nodes_info]
         inputs, outputs = graph.inputs, graph.outputs  # once: Jittor copies them each time

@@ -148,9 +148,9 @@ class LeakWatch:
         rows = list_grown_graphs(self.graphs, self.tracker.list_graphs())
         self.tracker.__exit__(None, None, None)
         # made after the first half
-        new = {source: things[self.counted[source] :] for source, things in groups.items()}
+        new_things = {source: things[self.counted[source] :] for source, things in groups.items()}
         groups.clear()  # its lists would be taken for holders of what is in them
-        for source, things in new.items():
+        for source, things in new_things.items():
             if len(things) >= FEWEST_LEFTOVERS:
                 rows.append(make_row(source, things, self.tracker))
         report = []

@@ -75,9 +75,9 @@ def make_tracker() -> StorageTracker:
     return TorchStorages()
 
 
-def watch_steps(end_step: Callable[[Any], None], what: str) -> None:
+def watch_steps(end_step: Callable[[Any], None], kind_of_step: str) -> None:
     """Call `end_step` after each step of an optimizer, or each pass of the outermost module."""
-    if what != FORWARD_PASSES:
+    if kind_of_step != FORWARD_PASSES:
         register_optimizer_step_post_hook(lambda optimizer, *_: end_step(optimizer))
         return
     depth = 0

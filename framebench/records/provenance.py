@@ -56,7 +56,7 @@ MOST_WORDS = 12  # of the command that a record keeps
 def repeat_results(results: Path) -> str:
     """Return the option that a suggested command needs to use this results folder.
 
-    It is such as ` --results mine`, and empty for the folder that commands use by default.
+    An example is ` --results mine`. The text is empty for the folder that commands use by default.
     """
     if results in (READABLE, ROOT / "results"):
         return ""

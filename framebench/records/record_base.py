@@ -159,7 +159,10 @@ class RecordBase:
 
     @property
     def timed(self) -> bool:
-        """Return whether the times count: of a block with enough known rounds, and ok."""
+        """Return whether the times count.
+
+        They do if the case is ok, and the rounds of all times are known and enough.
+        """
         if self.status != "ok" or self.turns is None:
             return False
         return ROUNDS <= len(self.step_s) == len(self.turns.round)

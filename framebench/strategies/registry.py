@@ -129,7 +129,7 @@ def find_strategy(scenario: str, name: str) -> Strategy:
     if (scenario, name) in _ALL:
         return _ALL[scenario, name]
     parts = [_ALL[scenario, part] for part in name.split("+")]
-    parts.sort(key=list(_ALL.values()).index)
+    parts.sort(key=list(_ALL.values()).index)  # in the order of the catalog
     return combine(tuple(parts), SCENARIOS[scenario])
 
 

@@ -163,17 +163,17 @@ def move_to_later_place(selector: str, place: int) -> str:
     return ""
 
 
-def suggest(valid: Sequence[str], text: str, between: str = ", ") -> str:
-    """Return the names that could be meant as one readable line, the likeliest first.
+def suggest(valid: Sequence[str], text: str, separator: str = ", ") -> str:
+    """Return in one line the valid names that `text` may stand for, the likeliest first.
 
-    If there are many, some are shown and the others counted.
+    If there are more than MOST_SUGGESTIONS, the others are only counted.
     """
     if len(valid) <= MOST_SUGGESTIONS:
-        return between.join(valid)
-    near = get_close_matches(text, valid, MOST_SUGGESTIONS, cutoff=0.5)
-    others = [name for name in valid if name not in near]
-    shown = (near + others)[:MOST_SUGGESTIONS]
-    return f"{between.join(shown)} and {len(valid) - MOST_SUGGESTIONS} more"
+        return separator.join(valid)
+    likeliest = get_close_matches(text, valid, MOST_SUGGESTIONS, cutoff=0.5)
+    others = [name for name in valid if name not in likeliest]
+    listed = (likeliest + others)[:MOST_SUGGESTIONS]
+    return f"{separator.join(listed)} and {len(valid) - MOST_SUGGESTIONS} more"
 
 
 def asks_for_ranks(selector: str) -> bool:

@@ -200,7 +200,7 @@ def unbias_running_variances(
     for name, array in tensors:
         n = counts.get(name)
         if n is not None and not np.array_equal(array, before[name]):
-            # the rest of the initial value was never biased
+            # the part that is left of the initial value was never biased
             initial = before[name].astype(np.float64) * RETAINED**passes
             array = initial + (array - initial) * (n / (n - 1))
         yield name, array

@@ -353,11 +353,11 @@ class JaxAdapter(Adapter):
             (_, loss_and_stats), grads = loss_and_gradient(*arguments)
             return loss_and_stats, grads
 
-        per_call = self.micro_batches // self.recipe.calls
-        if per_call == 1:
+        parts_per_call = self.micro_batches // self.recipe.calls
+        if parts_per_call == 1:
             return gradient
-        samples = self.case.batch // self.recipe.calls
-        return average_over_micro_batches(gradient, per_call, samples)
+        samples_per_call = self.case.batch // self.recipe.calls
+        return average_over_micro_batches(gradient, parts_per_call, samples_per_call)
 
     def make_training_step(self, graph: nnx.GraphDef) -> Callable[..., Any]:
         """Return the function that makes a training step.

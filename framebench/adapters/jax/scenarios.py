@@ -74,23 +74,23 @@ def distill(adapter: JaxAdapter) -> Proof:
     """
     plain_loss = adapter.recipe.loss
     config = adapter.teacher_config = adapter.workload.config(adapter.case.size)
-    graphs: list[nnx.GraphDef] = []
+    teacher_graphs: list[nnx.GraphDef] = []
 
     def attach_teacher() -> None:
         adapter.teacher_names = adapter.make_names(config)
         teacher = adapter.load_canonical(config, training=False)
-        graphs.append(teacher.graph)
+        teacher_graphs.append(teacher.graph)
         arrays = (teacher.params, teacher.frozen, teacher.stats)
         adapter.constants["teacher"] = adapter.place("teacher", arrays)
 
     def run_teacher(constants: Tree, x: Array) -> Array:
         """Return the teacher's logits."""
-        return nnx.merge(graphs[0], *constants["teacher"])(x)
+        return nnx.merge(teacher_graphs[0], *constants["teacher"])(x)
 
     def loss(logits: Array, x: Array, y: Array, constants: Tree) -> Array:
-        of_labels = plain_loss(logits, x, y, constants)
-        of_teacher = compute_divergence(run_teacher(constants, x), logits)
-        return (of_labels + of_teacher) / 2
+        label_loss = plain_loss(logits, x, y, constants)
+        teacher_loss = compute_divergence(run_teacher(constants, x), logits)
+        return (label_loss + teacher_loss) / 2
 
     adapter.before_first_step.append(attach_teacher)
     adapter.recipe.loss = loss
@@ -203,12 +203,12 @@ def together(adapter: JaxAdapter, shared_trunk: bool = False) -> Proof:
 
 def join_trunk(adapter: JaxAdapter, first: Tree, second: Tree) -> Tree:
     """Return the second model with the first one's arrays, except for the head."""
-    theirs, structure = jax.tree.flatten(second)
-    arrays = jax.tree.leaves(first)
+    second_arrays, structure = jax.tree.flatten(second)
+    joined = jax.tree.leaves(first)
     for i, name in enumerate(list_names(second)):
         if name.startswith(adapter.workload.head):
-            arrays[i] = copy_to_device(theirs[i])
-    return jax.tree.unflatten(structure, arrays)
+            joined[i] = copy_to_device(second_arrays[i])
+    return jax.tree.unflatten(structure, joined)
 
 
 @switch

@@ -44,7 +44,7 @@ HOLDERS = (nnx.List, nnx.Dict)  # modules that cannot be called
 
 
 def list_modules(module: nnx.Module) -> list[nnx.Module]:
-    """Return a module and the modules in it, without mere holders."""
+    """Return a module and the modules in it, without those that only hold others."""
     modules = nnx.iter_modules(module)
     return [inner for _, inner in modules if not isinstance(inner, HOLDERS)]
 

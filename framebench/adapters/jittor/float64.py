@@ -161,9 +161,9 @@ def make_array(data: Any, dtype: Any = None) -> Var:
     Floats of the default type become float64, whether the type is named or not; others keep theirs.
     """
     if not isinstance(data, Var):
-        named = getattr(dtype, "__name__", str(dtype or DEFAULT))
+        type_name = getattr(dtype, "__name__", str(dtype or DEFAULT))
         data = np.asarray(data)
-        if data.dtype.kind == "f" and named == DEFAULT:
+        if data.dtype.kind == "f" and type_name == DEFAULT:
             dtype = "float64"
     return ORIGINAL["array"](data, dtype)
 

@@ -24,7 +24,7 @@ FREE_BLOCK = 64 << 20  # bytes
 
 @switch
 def empty_cache(adapter: JittorAdapter, every: int = 1) -> Proof:
-    """Call `jt.gc()` after every so many steps, which gives the pool's free blocks back."""
+    """Give the pool's free blocks back by `jt.gc()` after each `every` steps."""
     given_back: list[int] = []
 
     def clear() -> None:

@@ -198,7 +198,7 @@ class TorchAdapter(Adapter):
         apply_settings(self.process)
         if self.float64:
             self.recipe.dtype = torch.float64
-        weights = self.canonical(self.config)
+        weights = self.get_initial_weights(self.config)
         if self.case.scenario == "pair":  # they are made in the step, or before the first one
             self.host_weights = weights, self.workload.make_other_weights(self.config)
         else:
@@ -219,7 +219,7 @@ class TorchAdapter(Adapter):
         options = self.recipe.optimizer_options
         self.optimizer = self.recipe.optimizer(self.case.optimizer, self.list_trained(), **options)
 
-    def canonical(self, config: Any) -> dict[str, np.ndarray]:
+    def get_initial_weights(self, config: Any) -> dict[str, np.ndarray]:
         """Return the weights that a model of this configuration starts with.
 
         The weights of the case itself may be perturbed, to measure tolerances.
@@ -472,7 +472,7 @@ class TorchAdapter(Adapter):
                     yield State(STATES.get(kind, kind), name, to_numpy(value), nbytes)
 
     def iterate_states(self) -> Iterator[tuple[nn.Parameter, Any]]:
-        """Yield each weight with its state, also of optimizers inside a user's."""
+        """Yield each weight with its state, for a user's optimizer also those in inner ones."""
         return iterate_states(self.optimizer, self.is_user_model)
 
     def restore(self) -> None:

@@ -30,7 +30,7 @@ class FakeAdapter(TorchAdapter):
         super().__init__(case, find_switches(case))
         self.torch_device = torch.device(device)
 
-    def canonical(self, config: Any) -> dict[str, np.ndarray]:
+    def get_initial_weights(self, config: Any) -> dict[str, np.ndarray]:
         """Return no weights: fake tensors have no numbers."""
         return {}
 

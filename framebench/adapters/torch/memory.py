@@ -195,7 +195,7 @@ def channels_last(adapter: TorchAdapter) -> Proof:
 
 @switch
 def empty_cache(adapter: TorchAdapter, every: int = 1) -> Proof:
-    """Give free segments back to the GPU after every so many steps."""
+    """Give free segments back to the GPU after each `every` steps."""
 
     def give_back() -> None:
         if adapter.steps % every == 0:
@@ -327,7 +327,7 @@ def after_training(adapter: TorchAdapter, cleared: bool) -> Proof:
 
     def train() -> None:
         """Make the passes of one training step of another model, and count what they leave."""
-        model = adapter.load(adapter.config, adapter.canonical(adapter.config)).train()
+        model = adapter.load(adapter.config, adapter.get_initial_weights(adapter.config)).train()
         x, y = adapter.inputs
         adapter.model_module.loss(model(x), y).backward()
         counts["gradients_of_the_training_step"] = sum(

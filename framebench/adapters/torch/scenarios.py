@@ -122,7 +122,9 @@ def distill(adapter: TorchAdapter) -> Proof:
 
     def add_teacher(_: nn.Module) -> None:
         """Load the teacher next to the student, which stays as it is."""
-        adapter.models_in_memory.append(adapter.load(config, adapter.canonical(config)).eval())
+        adapter.models_in_memory.append(
+            adapter.load(config, adapter.get_initial_weights(config)).eval()
+        )
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
         """Return the mean of the task's loss and the divergence from the teacher's output."""

@@ -195,7 +195,7 @@ def makes_passes(optimizer: Optimizer) -> bool:
 
 
 def iterate_states(optimizer: Any, with_inner: bool) -> Iterator[tuple[nn.Parameter, Any]]:
-    """Yield each weight with its optimizer state, also of optimizers inside this one."""
+    """Yield each weight with its state in an optimizer and, if `with_inner`, in those inside it."""
     optimizers = [optimizer, *(list_inner(optimizer) if with_inner else ())]
     yielded = set()
     for each in optimizers:
