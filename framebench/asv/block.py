@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from framebench.asv.progress import send
+from framebench.asv.progress import MEASURED, UNSUPPORTED, send
 from framebench.engine import environments, runner
 from framebench.engine.blocks import Listener, Run, measure, record_unsupported
 from framebench.engine.environments import Environment
@@ -27,67 +27,67 @@ BLOCKS_VARIABLE = "FRAMEBENCH_BLOCKS"
 class ProgressSender(Listener):
     """Report the cases of one framework to the `asv run`, not those measured next to them."""
 
-    def __init__(self, environment: str) -> None:
-        """Set the environment, such as `torch==2.13.0`."""
-        self.environment = environment
-        self.framework = environment.split("==")[0]
+    def __init__(self, release: str) -> None:
+        """Set the release, such as `torch==2.13.0`."""
+        self.release = release
+        self.framework, _, _version = release.partition("==")
 
     def phase(self, case: Case, what: str) -> None:
-        send(self.environment, case.id, what)
+        send(self.release, case.id, what)
 
     def done(self, record: Record) -> None:
         if record.parsed.framework != self.framework:
             return
-        event = "none" if record.status == "unsupported" else "end"
-        send(self.environment, record.case, f"{event}: {format_record(record)}")
+        kind = UNSUPPORTED if record.status == "unsupported" else MEASURED
+        send(self.release, record.case, f"{kind}: {format_record(record)}")
 
 
-def find_or_measure(case: Case, environment: str, profile: Iterable[Case]) -> Record:
-    """Return the case's record of this session in an environment such as `torch==2.13.0`.
+def find_or_measure(case: Case, release: str, profile_cases: Iterable[Case]) -> Record:
+    """Return the case's record of this session in a release such as `torch==2.13.0`.
 
     The first caller measures the block that the case is in. If there are several records, the
     first one counts: it has the memory too.
     """
-    described = profiles.find_profile()
+    profile = profiles.find_profile()
     options = runner.Options(
         profile=profiles.read_profile_name(),
-        rounds=described.rounds,
-        time_limit_s=described.limit_s,
+        rounds=profile.rounds,
+        time_limit_s=profile.limit_s,
     )
-    own = environments.describe(*environment.split("=="))
-    variant = Variant(case, own)
-    with Run(
-        os.environ["FRAMEBENCH_SESSION"], options, listener=ProgressSender(environment)
-    ) as run:
+    environment = environments.describe(*release.split("=="))
+    variant = Variant(case, environment)
+    session = os.environ["FRAMEBENCH_SESSION"]
+    with Run(session, options, listener=ProgressSender(release)) as run:
         if runner.explain_unsupported(case):
-            return record_unsupported(case, run, own)
+            return record_unsupported(case, run, environment)
         earlier = run.get_records(variant)
         if earlier:
             return earlier[0]
         selected_ids = os.environ.get(SELECTED, "").split()
-        requested = []
-        compared = []
-        for other in profile:
-            if other.id not in selected_ids and other != case:
+        selected_cases = []
+        compared_cases = []
+        for each in profile_cases:
+            if each.id not in selected_ids and each != case:
                 continue
-            requested.append(other)
-            if not runner.explain_unsupported(other) and differs_in_strategy_only(other, case):
-                compared.append(other)
+            selected_cases.append(each)
+            is_compared = replace(each, strategy=case.strategy) == case
+            if is_compared and not runner.explain_unsupported(each):
+                compared_cases.append(each)
         blocks = int(os.environ.get(BLOCKS_VARIABLE, "1"))
-        measure(make_groups(compared, find_built(requested, own)), run, blocks)
+        frameworks = {each.framework for each in selected_cases}
+        groups = make_groups(compared_cases, find_built(frameworks, environment))
+        measure(groups, run, blocks)
         return run.get_records(variant)[0]
 
 
-def differs_in_strategy_only(one: Case, other: Case) -> bool:
-    """Return whether two cases are the same but for the strategy."""
-    return replace(one, strategy=other.strategy) == other
+def find_built(frameworks: set[str], environment: Environment) -> dict[str, Environment]:
+    """Return the environments of these frameworks that are built, by framework.
 
-
-def find_built(requested: list[Case], own: Environment) -> dict[str, Environment]:
-    """Return the built environments of the requested frameworks, and the given one of its own."""
-    available = {own.framework: own}
-    for framework in {case.framework for case in requested} - {own.framework}:
-        environment = environments.describe(framework)
-        if environments.is_built(environment):
-            available[framework] = environment
+    That of the given environment's framework is the given one.
+    """
+    available = {environment.framework: environment}
+    for framework in frameworks - {environment.framework}:
+        other = environments.describe(framework)
+        if environments.is_built(other):
+            available[framework] = other
     return {name: available[name] for name in FRAMEWORKS if name in available}

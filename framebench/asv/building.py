@@ -48,10 +48,10 @@ class Building:
             self.remaining.remove(framework)
 
     def run_setup(self, framework: str) -> str:
-        """Run `framebench setup` for a framework. Return why it failed, or nothing.
+        """Run `framebench setup` for a framework. Return why it failed, or "".
 
-        It is killed when asv ends in any way: it would go on to write into the environment, and to
-        hold its lock. Raises OSError.
+        It is killed when asv ends in any way: otherwise it would go on writing into the
+        environment, and holding its lock. Raises OSError.
         """
         process = CHILDREN.start(
             self.make_command(framework),
@@ -84,7 +84,7 @@ class Building:
         return command
 
     def wait(self, framework: str, say: Callable[[str], None]) -> str:
-        """Wait until a framework is built. Return why it failed, or nothing."""
+        """Wait until a framework is built. Return why it failed, or ""."""
         reported = 0.0
         while framework in self.remaining:
             if time.monotonic() - reported > REPORT_S:

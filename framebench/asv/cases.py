@@ -43,14 +43,14 @@ class SuiteClass(NamedTuple):
 def list_suite_classes() -> dict[str, SuiteClass]:
     """Return the suite's classes by their names."""
     classes = {}
-    for case in list_every_case():
+    for case in list_all_cases():
         suite_class = SuiteClass(case.workload, case.framework, case.scenario, case.size)
         classes[suite_class.name] = suite_class
     return classes
 
 
 @cache
-def list_every_case() -> tuple[Case, ...]:
+def list_all_cases() -> tuple[Case, ...]:
     """Return the cases of all profiles, each once.
 
     The list makes a benchmark's parameters the same under every profile, so that asv collects the
@@ -64,11 +64,11 @@ def list_every_case() -> tuple[Case, ...]:
 
 def list_class_cases(workload: str, framework: str, scenario: str, size: str) -> list[Case]:
     """Return the cases of a class that its framework and its workload can have."""
-    parts = (workload, framework, scenario, size)
+    suite_class = SuiteClass(workload, framework, scenario, size)
     cases = []
-    for case in list_every_case():
-        parts_of_case = (case.workload, case.framework, case.scenario, case.size)
-        if parts_of_case == parts and case.support.supported:
+    for case in list_all_cases():
+        case_class = SuiteClass(case.workload, case.framework, case.scenario, case.size)
+        if case_class == suite_class and case.support.supported:
             cases.append(case)
     return cases
 
@@ -85,12 +85,12 @@ def parse(benchmark: str) -> SuiteClass | None:
 
 def select_of_framework(benchmarks: Iterable[str], framework: str) -> list[str]:
     """Return the suite's benchmarks of a framework among these."""
-    chosen = []
+    selected = []
     for name in benchmarks:
         suite_class = parse(name)
         if suite_class is not None and suite_class.framework == framework:
-            chosen.append(name)
-    return chosen
+            selected.append(name)
+    return selected
 
 
 def select_of_users(benchmarks: Iterable[str]) -> list[str]:
@@ -101,9 +101,9 @@ def select_of_users(benchmarks: Iterable[str]) -> list[str]:
 def select_by_parameters(
     benchmarks: Benchmarks, name: str, profile_name: str | None = None
 ) -> dict[int, Case]:
-    """Return the selected cases of a profile by their index in the product of the parameters.
+    """Return the selected cases of a benchmark by their index in the product of its parameters.
 
-    Without a name the profile is the one that is measured.
+    They are those of the profile, by default of the one that is measured.
     """
     profile_name = profile_name or profiles.read_profile_name()
     suite_class = parse(name)
@@ -111,23 +111,23 @@ def select_by_parameters(
         return {}
     # as asv has them: each value as Python writes it
     strategies, batches = benchmarks[name]["params"]
-    chosen = {}
-    for case in profile_cases(suite_class, profile_name):
-        row = strategies.index(repr(case.strategy))
-        index = row * len(batches) + batches.index(repr(case.batch))
+    selected = {}
+    for case in list_cases_of_class_in_profile(suite_class, profile_name):
+        strategy_index = strategies.index(repr(case.strategy))
+        index = strategy_index * len(batches) + batches.index(repr(case.batch))
         if index in benchmarks.benchmark_selection[name]:
-            chosen[index] = case
-    return chosen
+            selected[index] = case
+    return selected
 
 
 @cache  # called for each benchmark, whenever a case is done
-def profile_cases(suite_class: SuiteClass, profile_name: str) -> list[Case]:
+def list_cases_of_class_in_profile(suite_class: SuiteClass, profile_name: str) -> list[Case]:
     """Return the cases of a class that a profile measures."""
-    of_class = list_class_cases(*suite_class)
-    return [case for case in profiles.list_profile_cases(profile_name) if case in of_class]
+    class_cases = list_class_cases(*suite_class)
+    return [case for case in profiles.list_profile_cases(profile_name) if case in class_cases]
 
 
-def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
+def select(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
     """Return asv's benchmarks whose names are in `names`.
 
     Of the suite's own benchmarks only the cases of the profile are selected.
@@ -140,26 +140,23 @@ def choose(benchmarks: Benchmarks, names: Iterable[str]) -> Benchmarks:
         indices = list(select_by_parameters(benchmarks, name))
         if indices:
             selection[name] = indices
-    chosen = benchmarks.filter_out(set(benchmarks) - set(selection))
-    chosen.benchmark_selection.update(selection)
-    return chosen
+    selected = benchmarks.filter_out(set(benchmarks) - set(selection))
+    selected.benchmark_selection.update(selection)
+    return selected
 
 
-def choose_framework(benchmarks: Benchmarks, framework: str) -> Benchmarks:
+def select_framework(benchmarks: Benchmarks, framework: str) -> Benchmarks:
     """Return asv's selection with only the cases of one framework."""
-    return choose(benchmarks, select_of_framework(benchmarks, framework))
+    return select(benchmarks, select_of_framework(benchmarks, framework))
 
 
 def list_measurable(benchmarks: Benchmarks, framework: str) -> list[Case]:
     """Return the selected cases of a framework that this machine can measure, in order."""
-    chosen: set[Case] = set()
+    selected: set[Case] = set()
     for name in select_of_framework(benchmarks, framework):
-        chosen.update(select_by_parameters(benchmarks, name).values())
-    return [
-        case
-        for case in profiles.list_profile_cases()
-        if case in chosen and not explain_unsupported(case)
-    ]
+        selected.update(select_by_parameters(benchmarks, name).values())
+    cases = [case for case in profiles.list_profile_cases() if case in selected]
+    return [case for case in cases if not explain_unsupported(case)]
 
 
 def list_run_cases(selection: dict[str, Any]) -> list[Case]:
@@ -176,7 +173,7 @@ def list_run_cases(selection: dict[str, Any]) -> list[Case]:
 def has_any(benchmarks: Benchmarks) -> bool:
     """Return whether asv selected any case of the profile, or any benchmark of a user's."""
     return bool(select_of_users(benchmarks)) or any(
-        choose_framework(benchmarks, name) for name in FRAMEWORKS
+        select_framework(benchmarks, name) for name in FRAMEWORKS
     )
 
 

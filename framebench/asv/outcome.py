@@ -27,8 +27,8 @@ class RunOutcome:
     session: str
     failed_setups: dict[str, str] = field(default_factory=dict)  # framework: why
     unrecorded: list[Case] = field(default_factory=list)
-    # of the first benchmark that failed in an environment with unrecorded cases
-    last_words: str = ""
+    # the last line that the first failed benchmark printed, if cases are unrecorded
+    last_line: str = ""
     recorded: list[Record] = field(default_factory=list)
 
     def add(
@@ -47,10 +47,9 @@ class RunOutcome:
                 self.unrecorded.append(case)
             else:
                 self.recorded.append(record)
-        if self.unrecorded and not self.last_words:
-            self.last_words = next(
-                filter(None, map(find_last_words, stderr.values())), "no reason given"
-            )
+        if self.unrecorded and not self.last_line:
+            last_lines = filter(None, map(find_last_line, stderr.values()))
+            self.last_line = next(last_lines, "no reason given")
 
     @property
     def is_complete(self) -> bool:
@@ -64,11 +63,11 @@ class RunOutcome:
                 explain_setup(framework, why) for framework, why in self.failed_setups.items()
             )
         if self.unrecorded:
-            first, number = self.unrecorded[0].id, len(self.unrecorded)
-            cases = format_count(number + len(self.recorded), "case")
+            count = len(self.unrecorded)
+            cases = format_count(count + len(self.recorded), "case")
             return (
-                f"{number} of {cases} could not be measured, {first} first: {self.last_words}; asv "
-                "run --show-stderr prints all of it, and goes on from there"
+                f"{count} of {cases} could not be measured, {self.unrecorded[0].id} first: "
+                f"{self.last_line}; asv run --show-stderr prints all of it, and goes on from there"
             )
         if self.recorded and not any(has_answered(record) for record in self.recorded):
             first_record = self.recorded[0]
@@ -80,7 +79,7 @@ class RunOutcome:
         return ""
 
 
-def find_last_words(stderr: str | None) -> str:
+def find_last_line(stderr: str | None) -> str:
     """Return the last line that a benchmark printed, such as that of a traceback."""
     last = ""
     for line in (stderr or "").splitlines():
@@ -94,7 +93,7 @@ def find_last_words(stderr: str | None) -> str:
 def explain_setup(framework: str, why: str) -> str:
     """Return why a framework could not be set up, with the command that does it."""
     last_line = why.strip().splitlines()[-1] if why.strip() else "no reason given"
-    # as the command says it that built in the background
+    # the prefix is that of `framebench setup`, which ran in the background
     reason = last_line.removeprefix("framebench: ")
     return (
         f"{framework} could not be set up: {reason}; when that is repaired, `framebench setup "

@@ -24,13 +24,13 @@ def apply(
 ) -> None:
     """Replace functions of asv. `run.py` has the two that run benchmarks.
 
-    - `Run.run`: a plug-in is told of no beginning and no end of an `asv run`. Ours holds a lock on
+    - `Run.run`: asv does not tell a plug-in when an `asv run` begins and ends. Ours holds a lock on
       the results, keeps a session that an interrupted run resumes, and tells "some cases failed"
       from "nothing could run" by the exit status. A subclass of `Run` does not help: asv builds its
       argument parser before it loads plug-ins.
     - `run_benchmarks`: asv selects benchmarks once for all environments. Here a benchmark belongs
-      to one environment, its framework's, and asv would start a process for each combination of
-      parameters that is n/a in the others.
+      to one environment, its framework's. In the others asv would start a process for each
+      combination of parameters, only to show n/a.
     """
     asv_run.Run.run = classmethod(wrap_run(asv_run.Run.run.__func__))
     asv_run.run_benchmarks = wrap_run_benchmarks(asv_run.run_benchmarks)
@@ -119,10 +119,16 @@ def compare_either_way(is_result_better: Callable[..., bool]) -> Callable[..., b
 
     @wraps(is_result_better)
     def is_better(
-        one: float, other: float, of_one: Any, of_other: Any, *factor: Any, **options: Any
+        first: float,
+        second: float,
+        first_stats: Any,
+        second_stats: Any,
+        *factor: Any,
+        **options: Any,
     ) -> bool:
-        if isinstance(one, HigherIsBetter):
-            one, other, of_one, of_other = other, one, of_other, of_one
-        return is_result_better(one, other, of_one, of_other, *factor, **options)
+        if isinstance(first, HigherIsBetter):
+            first, second = second, first
+            first_stats, second_stats = second_stats, first_stats
+        return is_result_better(first, second, first_stats, second_stats, *factor, **options)
 
     return is_better

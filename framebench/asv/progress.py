@@ -19,6 +19,8 @@ from framebench.engine.progress import format_duration
 from framebench.engine.terminal import make_line
 
 VARIABLE = "FRAMEBENCH_PROGRESS"
+# the kinds of events with a result: a case has a record, or cannot be measured here
+MEASURED, UNSUPPORTED = "end", "none"
 
 
 class NoListenerError(Exception):
@@ -28,7 +30,7 @@ class NoListenerError(Exception):
 def send(environment: str, case: str, event: str) -> None:
     """Send one event to the `asv run` that this process belongs to, if any.
 
-    An event is a phase, `end: <the result>`, or `none: <why>` for what cannot be measured here.
+    An event is the name of a phase, or MEASURED or UNSUPPORTED with a result: `end: <result>`.
     Raises NoListenerError.
     """
     path = os.environ.get(VARIABLE)
@@ -44,10 +46,10 @@ def send(environment: str, case: str, event: str) -> None:
 
 
 class Progress:
-    """Turn events into lines: how far, how long still, a dot for each phase, and each result.
+    """Turn events into lines: progress and time left, a dot for each phase, and each result.
 
-    `show` starts a line, `add` continues it. `count_planned` is called late: asv decides what to
-    run after this object was made.
+    `show` starts a line, and `add` continues it. `count_planned` returns the number of cases of the
+    run. It is a function, since asv decides what to run after this object was made.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class Progress:
         self.count_planned = count_planned
         self.show = show
         self.add = add
-        self.shown: set[tuple[str, str]] = set()
+        self.shown: set[tuple[str, str]] = set()  # environment and case of each result
         self.done = 0  # planned cases that have ended
         self.is_line_open = False  # whether the last line is a block's, to which dots are added
         self.started: float | None = None
@@ -70,27 +72,28 @@ class Progress:
         environment, case, event = line.rstrip("\n").split("\t")
         if self.started is None:
             self.started = time.monotonic()
-        if event.startswith(("end", "none")):
-            self.show_result((environment, case), event)
+        kind, _, result = event.partition(": ")
+        if kind in (MEASURED, UNSUPPORTED):
+            self.show_result(environment, case, kind, result)
         elif self.is_line_open:
             self.add(".")
         else:
             self.is_line_open = True
-            position = f"{self.done} of {self.count_planned()} cases{self.estimate_rest()}"
+            position = f"{self.done} of {self.count_planned()} cases{self.estimate_time_left()}"
             self.show(f"{position}: {case} and what it is compared with ")
 
-    def show_result(self, name: tuple[str, str], event: str) -> None:
+    def show_result(self, environment: str, case: str, kind: str, result: str) -> None:
         """Show the outcome of a case, once."""
-        if name in self.shown:
+        if (environment, case) in self.shown:
             return
-        self.shown.add(name)
-        if event.startswith("end"):
+        self.shown.add((environment, case))
+        if kind == MEASURED:
             self.done += 1
         self.is_line_open = False
-        self.show(f"  {event.partition(': ')[2]}")
+        self.show(f"  {result}")
 
-    def estimate_rest(self) -> str:
-        """Return how long the rest will take at the mean pace so far."""
+    def estimate_time_left(self) -> str:
+        """Return how long the other cases will take at the mean pace so far, or "" if unknown."""
         if not self.done or self.started is None:
             return ""
         remaining = self.count_planned() - self.done

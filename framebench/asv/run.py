@@ -51,7 +51,7 @@ class AsvRun:
     selector: str = ""  # as typed on the command line
     # asv puts its benchmarks and environments in here before it starts the first one
     selection: dict[str, Any] = field(default_factory=dict)
-    has_started: bool = False  # something that was selected was due
+    has_started: bool = False  # a selected benchmark was about to run
     session: Session | None = None
     building: Building | None = None
     outcome: RunOutcome = field(default_factory=lambda: RunOutcome(RESULTS, ""))
@@ -74,7 +74,7 @@ class AsvRun:
         frameworks = []
         for environment in self.selection["environments"]:
             is_pinned = environment.version == find_pinned_version(environment.framework)
-            if is_pinned and cases.choose_framework(benchmarks, environment.framework):
+            if is_pinned and cases.select_framework(benchmarks, environment.framework):
                 frameworks.append(environment.framework)
         unbuilt = list_unbuilt(drop_duplicates(frameworks), selected)
         self.building = Building(unbuilt, selected)
@@ -104,13 +104,9 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
                 "--parallel is ignored: measurements at the same time would disturb each other"
             )
             kwargs["parallel"] = 1
-        words = [
-            "asv run",
-            read_profile_name(),
-            kwargs.get("bench") or "",
-            kwargs.get("env_spec") or "",
-        ]
-        current.selector = " ".join(map(str, words)).strip()
+        # a run with the same profile and options resumes this session
+        settings = [read_profile_name(), kwargs.get("bench") or "", kwargs.get("env_spec") or ""]
+        current.selector = " ".join(["asv run", *map(str, settings)]).strip()
         progress = Progress(lambda: len(cases.list_run_cases(current.selection)), log.info, log.add)
         with stopping_children(), holding_results(), listen(progress):
             try:
@@ -139,8 +135,8 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
 def step_to_the_end() -> None:
     """Count all of asv's steps as done, so that its last line says 100 %.
 
-    asv counts a step for each benchmark in each environment, and not every one of them has a turn.
-    asv itself stops counting at the last step.
+    asv counts a step for each benchmark in each environment, also for those that are not run. More
+    steps than there are do no harm: asv stops counting at the last one.
     """
     benchmark_count = len(current.selection.get("benchmarks", ()))
     environment_count = len(current.selection.get("environments", ()))
@@ -160,31 +156,31 @@ def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
         if not hasattr(env, "framework"):
             raise util.UserError(OWN_ENVIRONMENTS)
         check_selection(current.selection["benchmarks"])
-        of_framework = cases.choose_framework(benchmarks, env.framework)
-        of_users = cases.select_of_users(benchmarks)
-        chosen = cases.choose(benchmarks, [*of_framework, *of_users])
+        suite_benchmarks = cases.select_framework(benchmarks, env.framework)
+        user_benchmarks = cases.select_of_users(benchmarks)
+        to_run = cases.select(benchmarks, [*suite_benchmarks, *user_benchmarks])
         # asv's progress counts every benchmark, also those that are not run in this environment
-        for _ in range(len(benchmarks) - len(chosen)):
+        for _ in range(len(benchmarks) - len(to_run)):
             log.step()
-        if not chosen:
+        if not to_run:
             return results
         current.has_started = True
-        if of_framework:
+        if suite_benchmarks:
             if current.session is None:
                 current.open(benchmarks, results.params["machine"])
             env.prepare(current.building)
         if env.failure:
             log.error(f"{env.name} cannot be used: {escape_control(env.failure)}")
             current.outcome.failed_setups[env.framework] = env.failure
-            skip_benchmarks(of_framework, env, results=results)
-            of_framework = {}
-            chosen = cases.choose(benchmarks, of_users)
-        if chosen:
-            run_benchmarks(chosen, env, results=results, **kwargs)
-        if of_framework:
+            skip_benchmarks(suite_benchmarks, env, results=results)
+            suite_benchmarks = {}
+            to_run = cases.select(benchmarks, user_benchmarks)
+        if to_run:
+            run_benchmarks(to_run, env, results=results, **kwargs)
+        if suite_benchmarks:
             environment = environments.describe(env.framework, env.version)
-            planned = cases.list_measurable(of_framework, env.framework)
-            current.outcome.add(planned, environment, results.stderr)
+            planned_cases = cases.list_measurable(suite_benchmarks, env.framework)
+            current.outcome.add(planned_cases, environment, results.stderr)
         return results
 
     return run_own
@@ -194,11 +190,11 @@ def check_selection(benchmarks: Benchmarks) -> None:
     """Raise UserError if nothing that asv selected is a case of the profile."""
     if cases.has_any(benchmarks):
         return
-    others = cases.find_profiles(benchmarks)
+    other_profiles = cases.find_profiles(benchmarks)
     hint = "framebench list has its cases, and docs/asv.md how asv names them"
-    if others:
-        names = " or ".join(f"FRAMEBENCH_PROFILE={name}" for name in others)
-        hint = f"{names} has what is selected"
+    if other_profiles:
+        settings = " or ".join(f"FRAMEBENCH_PROFILE={name}" for name in other_profiles)
+        hint = f"{settings} has what is selected"
     raise util.UserError(
         f"--bench selects no case of the profile {read_profile_name()}, of size "
         f"{find_profile().size}; {hint}"
@@ -275,10 +271,10 @@ def check_room() -> None:
 
 @contextmanager
 def stopping_children() -> Iterator[None]:
-    """Have asv's children stopped in this context when it is terminated, or interrupted.
+    """Stop asv's children if asv is terminated or interrupted in this context.
 
-    By default asv leaves them running. Ends with asv's UserError then, and also where a resource of
-    the system has run out, such as a disk.
+    asv itself would leave them running. Raises asv's UserError then, and also if the system has run
+    out of a resource, such as space on a disk.
     """
     try:
         with interrupt_on_ending_signals():

@@ -62,7 +62,7 @@ EXAMPLE_CASE = "transformer/torch/train/fp32/b4/cpu"
 # the largest libraries that commands load, and room for records
 LOADING = "import pandas, pydantic, rich, scipy.special, typer; bytearray(2**26)"
 INTERRUPTED = 130  # exit code: 128 and the number of SIGINT, as shells have it
-LOADING_S = 60.0  # far more than that takes
+LOADING_S = 60.0  # a limit far above what loading takes
 
 
 def load_commands(arguments: Sequence[str]) -> None:
@@ -105,8 +105,8 @@ def main() -> None:
 def check_address_space() -> None:
     """End the command if the libraries that it needs cannot be loaded under the limit on memory.
 
-    Where OpenBLAS, which NumPy and SciPy load, gets too little address space, it may wait for
-    ever. So a process that can be ended loads the libraries first, unless the limit is large.
+    NumPy and SciPy load OpenBLAS, which may wait for ever if it gets too little address space. So a
+    subprocess, which can be killed, loads the libraries first, unless the limit is large.
     """
     if not has_small_address_space():
         return
@@ -204,8 +204,8 @@ def join_help_lines(command: Any) -> None:
 def find_empty_option(arguments: Sequence[str]) -> str | None:
     """Return the first option whose value is empty or blank, or None if every value is given.
 
-    An empty value is an unset variable of a script, and would name the current folder, or what is
-    chosen by default. Behind `--` come the arguments of a user's own script, which may be empty.
+    An empty value usually comes from an unset variable of a script. It would mean the current
+    folder, or the default. Arguments after `--` are those of a user's own script, and may be empty.
     """
     option = ""  # the last option; the next word may be its value
     for argument in arguments:
@@ -223,9 +223,9 @@ def find_empty_option(arguments: Sequence[str]) -> str | None:
 
 
 def make_warning_printer() -> Callable[..., None]:
-    """Return a function that prints each warning once, to replace `warnings.showwarning`.
+    """Return a function that replaces `warnings.showwarning`, and prints each text only once.
 
-    It prints each once, though a file be read twice: for tables, and for what else it says.
+    A command may read a file twice, and would otherwise repeat the warnings about it.
     """
     from framebench.cli.shared import say
 
@@ -257,9 +257,9 @@ def describe_mistake(error: typer.TyperException) -> str:
 
 
 def suggest_option(unknown: str, context: typer.Context) -> str:
-    """Return what could be meant by an unknown option, as the end of a sentence, or "".
+    """Return the end of a sentence on what an unknown option could mean, or "".
 
-    That is an option whose name is nearly the same, or a part of the cases that the command takes.
+    It is an option with nearly the same name, or a field of the cases that the command takes.
     """
     from framebench.suite.selectors import PARTS
 

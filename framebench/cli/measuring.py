@@ -10,15 +10,16 @@ from typing import Annotated
 import typer
 
 from framebench.cli.shared import MOST_S, err, parse_bytes, say
-from framebench.engine import blocks as measured
 from framebench.engine import environments, runner
+from framebench.engine.blocks import Run, record_unsupported
+from framebench.engine.blocks import measure as measure_blocks
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group, make_groups, make_pair
 from framebench.engine.progress import CaseProgress
 from framebench.engine.request import RunRequest
 from framebench.engine.session import Session
 from framebench.engine.timed_process import Variant
-from framebench.ranks import measure as over_ranks
+from framebench.ranks.measure import measure as measure_ranks
 from framebench.suite import profiles
 from framebench.suite.case import Case
 
@@ -66,7 +67,7 @@ def make_request(
 def measure_all(
     cases: list[Case],
     session: Session,
-    ready: dict[str, Environment],
+    environments_by_framework: dict[str, Environment],
     options: runner.Options,
     results: Path,
     blocks: int = 1,
@@ -74,28 +75,29 @@ def measure_all(
 ) -> list[str]:
     """Measure cases, and return the status of each: the first of its records that is not ok.
 
-    What this session has measured already is not repeated. `ready` has the environments by
-    framework. Cases of `pairs`, which are among `cases`, are measured in a block with each other.
+    What this session has measured already is not repeated. Cases of `pairs`, which are among
+    `cases`, are measured in a block with each other.
     """
-    where = {}
+    environment_by_case = {}
     for case in cases:
-        where[case] = environments.find_for_case(case, ready.get(case.framework), say)
+        environment = environments_by_framework.get(case.framework)
+        environment_by_case[case] = environments.find_for_case(case, environment, say)
     at_once = 1 if options.rounds else len(options.list_cores())
     progress = CaseProgress(cases, results, err, blocks, session.id, at_once=at_once)
-    with progress as listener, measured.Run(session.id, options, results, listener) as run:
-        able = []
+    with progress as listener, Run(session.id, options, results, listener) as run:
+        supported = []
         for case in cases:
             if runner.explain_unsupported(case):
-                measured.record_unsupported(case, run, where[case])
+                record_unsupported(case, run, environment_by_case[case])
             else:
-                able.append(case)
-        for case in able:
+                supported.append(case)
+        for case in supported:
             if case.ranks > 1:
-                over_ranks.measure(case, where[case], run)
-        measured.measure(list_groups(able, pairs, ready), run, blocks)
+                measure_ranks(case, environment_by_case[case], run)
+        measure_blocks(list_groups(supported, pairs, environments_by_framework), run, blocks)
         statuses: list[str] = []
         for case in cases:
-            records = run.get_records(Variant(case, where[case]))
+            records = run.get_records(Variant(case, environment_by_case[case]))
             failures = [record.status for record in records if record.status != "ok"]
             statuses.append(failures[0] if failures else "ok")
         return statuses
@@ -104,16 +106,16 @@ def measure_all(
 def list_groups(
     cases: list[Case],
     pairs: Sequence[tuple[Case, Case]],
-    ready: dict[str, Environment],
+    environments_by_framework: dict[str, Environment],
 ) -> list[Group]:
     """Return the groups of cases; each group is measured in a block of its own.
 
-    Cases over ranks are in none, and a pair is left out where one of the two is not among `cases`.
+    Cases over ranks are in no group. A pair is left out if one of the two is not among `cases`.
     """
     paired = set(chain.from_iterable(pairs))
-    alone = [case for case in cases if case not in paired and case.ranks == 1]
-    groups = make_groups(alone, ready)
+    unpaired = [case for case in cases if case not in paired and case.ranks == 1]
+    groups = make_groups(unpaired, environments_by_framework)
     for base, change in pairs:
         if base in cases and change in cases:
-            groups.append(make_pair(base, change, ready))
+            groups.append(make_pair(base, change, environments_by_framework))
     return groups

@@ -82,31 +82,31 @@ def list_(
 
 
 def find_other_sizes(selectors: Sequence[str], profile: str | None) -> str | None:
-    """Return which other sizes than the default the first selector without a size has, if any."""
+    """Return a hint at the sizes that the first selector without a size leaves out, or None."""
     for selector in selectors:
-        chosen = {case.size for case in choose_cases([selector], [], profile)}
-        of_all_sizes = choose_cases([selector], [], profile, size="*")
-        sizes = drop_duplicates(case.size for case in of_all_sizes)
-        others = [size for size in sizes if size not in chosen]
-        if others:
-            example = shlex.quote(add_size(selector, others[0]))
+        listed_sizes = {case.size for case in choose_cases([selector], [], profile)}
+        all_cases = choose_cases([selector], [], profile, size="*")
+        all_sizes = drop_duplicates(case.size for case in all_cases)
+        other_sizes = [size for size in all_sizes if size not in listed_sizes]
+        if other_sizes:
+            example = shlex.quote(add_size(selector, other_sizes[0]))
             return (
-                f"Size {DEFAULT_SIZE}, where none is named; others: {', '.join(others)}. "
+                f"Size {DEFAULT_SIZE}, where none is named; others: {', '.join(other_sizes)}. "
                 f"For example: framebench list {example}"
             )
     return None
 
 
 def add_size(selector: str, size: str) -> str:
-    """Return a selector with this size, and `*` for each part that is missing before the size."""
-    parts = selector.split("/")
-    before_size = len(PARTS) - 1
-    missing = ["*"] * (before_size - len(parts))
-    return "/".join([*parts[:before_size], *missing, size])
+    """Return a selector with this size, and `*` for each field that is missing before the size."""
+    fields = selector.split("/")
+    count_before_size = len(PARTS) - 1
+    missing = ["*"] * (count_before_size - len(fields))
+    return "/".join([*fields[:count_before_size], *missing, size])
 
 
 def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
-    """Print which framework has which strategy: of these cases, or without cases of all."""
+    """Print which framework has which strategy: those of these cases, or all if there are none."""
     from framebench.analysis.reports import support
 
     if as_json:
@@ -139,7 +139,9 @@ def list_case_strategies(cases: Sequence[Case]) -> list[tuple[str, str]]:
     strategies = []
     for scenario in SCENARIOS:
         strategies += [(scenario, name) for name in list_strategies(scenario)]
-        strategies += [place for place in OVER_RANKS if place[0] == scenario]
+        for strategy_scenario, name in OVER_RANKS:
+            if strategy_scenario == scenario:
+                strategies.append((scenario, name))
     return strategies
 
 
@@ -149,13 +151,13 @@ def fold_batches(cases: Sequence[Case], width: int) -> Iterator[str]:
     Where it is unsupported, the reason follows in indented lines of `width` characters.
     """
 
-    def get_place(case: Case) -> tuple[str, str, str]:
+    def get_strategy_and_size(case: Case) -> tuple[str, str, str]:
         strategy, _batch, size = case.id.rsplit("/", 2)
         reason = "" if case.support.supported else f"unsupported: {case.support.why}"
         return strategy, size, reason
 
     indent = "    "
-    for (strategy, size, reason), group in group_by(cases, get_place).items():
+    for (strategy, size, reason), group in group_by(cases, get_strategy_and_size).items():
         batches = []
         for case in group:
             _strategy, batch, _size = case.id.rsplit("/", 2)
@@ -176,10 +178,10 @@ def show(
     from framebench.analysis.frames import make_rows
     from framebench.analysis.results import Results
 
-    folder = Results(results)
+    recorded = Results(results)
     if by_machine and machine is None:
         machine = ALL
-    machines, records = find_records(folder, machine, selectors)
+    machines, records = find_records(recorded, machine, selectors)
     if by_machine and not as_json:
         from framebench.analysis.reports.machines import compare_machines
         from framebench.analysis.selection import select_single
@@ -190,12 +192,12 @@ def show(
         for table in tables:
             table.terminal(out)
     elif as_json:
-        named = {record.case for record in records}
-        # a row's ratios are to other cases, so that all records of the machines are read
-        of_machines = [r for r in folder.records if r.provenance.machine in machines]
-        rows = make_rows(of_machines, folder.searches)
-        chosen = [vars(row) for row in rows if row.case in named]
-        echo(json.dumps(chosen, indent=1, default=datetime.isoformat))
+        case_ids = {record.case for record in records}
+        # a row has ratios to other cases, so that all records of the machines are needed
+        machine_records = [r for r in recorded.records if r.provenance.machine in machines]
+        rows = make_rows(machine_records, recorded.searches)
+        shown_rows = [vars(row) for row in rows if row.case in case_ids]
+        echo(json.dumps(shown_rows, indent=1, default=datetime.isoformat))
     else:
         print_records(records, with_machine=machine == ALL)
 
@@ -203,22 +205,22 @@ def show(
 def find_records(
     folder: Results, machine: str | None, selectors: list[str] | None
 ) -> tuple[list[str], list[Record]]:
-    """Return the machines that a command reads, and their records of the cases that are named.
+    """Return the machines that a command reads, and their records of the selected cases.
 
-    A selector without a size names all sizes. Without selectors every case is named, also a
-    combination that no profile has. Prints which other machine has more of the named cases. Ends
-    the command if there are no such records. Raises UnknownCase.
+    A selector without a size selects all sizes. Without selectors all records are selected. Prints
+    which other machine has more of the selected cases. Ends the command if there are no such
+    records. Raises UnknownCase.
     """
     from framebench.analysis.results import suggest_first_run
 
     if selectors:
-        named = {case.id for case in choose_cases(selectors, [], size="*")}
-        records = [record for record in folder.records if record.case in named]
+        case_ids = {case.id for case in choose_cases(selectors, [], size="*")}
+        records = [record for record in folder.records if record.case in case_ids]
         counts = count_cases(records)
-        # read a machine that has some of the named cases, rather than this one without any
-        machines = find_machines(folder, machine, choose_answering(folder, counts))
+        # a machine with some of the cases is better than this one without any
+        machines = find_machines(folder, machine, make_suitability_test(folder, counts))
         if machine is None:
-            say_who_has_more(machines[0], counts)
+            print_machine_with_more(machines[0], counts)
     else:
         records = folder.records
         machines = find_machines(folder, machine)
@@ -250,29 +252,31 @@ def count_cases(records: Iterable[Record]) -> dict[str, CaseCount]:
     return counts
 
 
-def choose_answering(folder: Results, counts: Mapping[str, CaseCount]) -> Callable[[str], bool]:
-    """Return the condition under which a machine answers a question about some cases.
+def make_suitability_test(
+    folder: Results, counts: Mapping[str, CaseCount]
+) -> Callable[[str], bool]:
+    """Return a function that says whether a machine's records are shown for some cases.
 
-    This machine, and one with this processor, answer if they have any of the cases. Of the others
-    the one answers that measured most of them; among equals the one that timed most.
+    This machine, and those with this processor, are suitable if they have any of the cases. Of the
+    others only the one is that measured most of them; among equals the one that timed most.
     """
     processor = provenance.describe_hardware()["cpu"]
-    most = max(counts, key=lambda name: counts[name], default="")
+    machine_with_most = max(counts, key=lambda name: counts[name], default="")
 
-    def answers(machine: str) -> bool:
+    def is_suitable(machine: str) -> bool:
         is_preferred = bool(folder.explain_choice(machine, processor))
-        return machine in counts and (is_preferred or machine == most)
+        return machine in counts and (is_preferred or machine == machine_with_most)
 
-    return answers
+    return is_suitable
 
 
-def say_who_has_more(chosen: str, counts: Mapping[str, CaseCount]) -> None:
-    """Name the machine that measured most of the cases, if it is another than the chosen one."""
-    own = counts.get(chosen, CaseCount())
-    most = max(counts, key=lambda name: counts[name].measured, default=chosen)
-    largest = counts.get(most, CaseCount())
-    if largest.measured > own.measured:
-        say(f"{chosen} has {own.measured} of the cases, {most} has {largest.measured}")
+def print_machine_with_more(chosen: str, counts: Mapping[str, CaseCount]) -> None:
+    """Print which machine measured most of the cases, if it has more than the chosen one."""
+    chosen_count = counts.get(chosen, CaseCount()).measured
+    other = max(counts, key=lambda name: counts[name].measured, default=chosen)
+    other_count = counts.get(other, CaseCount()).measured
+    if other_count > chosen_count:
+        say(f"{chosen} has {chosen_count} of the cases, {other} has {other_count}")
 
 
 def print_records(records: list[Record], with_machine: bool) -> None:
@@ -309,14 +313,14 @@ def answer(results: ResultsOption = provenance.READABLE, machine: MachineOption 
     from framebench.analysis.reports import answer as report
     from framebench.analysis.results import Results
 
-    folder = Results(results)
-    others = {}  # machines whose times are taken where the answer lacks one
+    recorded = Results(results)
+    other_tables = {}  # by machine; their times are shown where the answer lacks one
     if machine is None:
-        others = {name: folder.table(name) for name in folder.machines}
-    machines = find_answering_machines(folder, machine, limit=2)
-    last_run = report.find_last_run(folder.get_records(machines[0]))
+        other_tables = {name: recorded.table(name) for name in recorded.machines}
+    machines = find_answering_machines(recorded, machine, limit=2)
+    last_run = report.find_last_run(recorded.get_records(machines[0]))
     failed_cases = [record.case for record in report.find_failures(last_run)]
-    table = report.make_answer(folder.make_answer_table(machines), others, failed_cases)
+    table = report.make_answer(recorded.make_answer_table(machines), other_tables, failed_cases)
     table.terminal(out)
     for failure in report.list_failures(last_run):
         out.print(failure, markup=False, highlight=False, soft_wrap=True)

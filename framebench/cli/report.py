@@ -126,10 +126,10 @@ def check_options(
     to: Path | None,
 ) -> None:
     """End the command if its options contradict each other."""
-    kinds = [name for name in (html, figures, notebooks) if name]
-    if len(kinds) > 1:
+    requested_forms = [option for option in (html, figures, notebooks) if option]
+    if len(requested_forms) > 1:
         fail("one of --html, --figures and --notebooks at a time", 2)
-    if to and selectors and not kinds:
+    if to and selectors and not requested_forms:
         fail("--to takes all tables of a machine: leave the cases out, or add --html", 2)
     if selectors and (figures or notebooks):
         fail("figures and notebooks are of all cases of a machine: leave the cases out", 2)
@@ -142,26 +142,26 @@ def check_options(
 
 
 def add_baselines(records: list[Record], folder: Results) -> list[Record]:
-    """Return the records, and those of the baselines that their ratios are to, on their machines.
+    """Return the records, and those of their baselines on the same machines.
 
-    Says which baseline has no record: a case then has no ratio.
+    Ratios are relative to baselines. Prints which baseline has no record: a case then has no ratio.
     """
-    named = {(record.provenance.machine, record.case) for record in records}
+    requested = {(record.provenance.machine, record.case) for record in records}
     baselines = set()
     for record in records:
         case = record.parsed
         if case.ranks == 1:  # others have tables without ratios
             baseline = replace(case, strategy=case.scenario_spec.baseline)
             baselines.add((record.provenance.machine, baseline.id))
+    needed = requested | baselines
     shown = []
     for record in folder.records:
-        place = record.provenance.machine, record.case
-        if place in named or place in baselines:
+        if (record.provenance.machine, record.case) in needed:
             shown.append(record)
-    lacking = baselines - {(record.provenance.machine, record.case) for record in shown}
-    if lacking:
-        machine, example = min(lacking)
-        count = format_count(len(lacking), "baseline")
+    missing = baselines - {(record.provenance.machine, record.case) for record in shown}
+    if missing:
+        machine, example = min(missing)
+        count = format_count(len(missing), "baseline")
         say(
             f"no ratios to {count} without a record, such as {example} on {machine}"
             f"{suggest_measuring(example, folder.root)}"
@@ -193,9 +193,13 @@ def write_tables(
 ) -> None:
     """Print or write the tables of these records, and fill in the documents.
 
-    `machines` are those of which `records` has all: of each a summary is printed, and with `to` all
-    its tables are written to the file `<machine>.md` in that folder. Without any, the records are
-    of only some cases, whose tables are printed. Nothing is written into `folder`.
+    Args:
+        records: Those to show.
+        folder: The results that they are from; nothing is written into it.
+        machines: Those of which `records` has all records. A summary is printed of each. If empty,
+            the records are of only some cases, whose tables are printed.
+        documents: The files to fill in.
+        to: A folder in which `<machine>.md` gets all tables of each machine.
     """
     from framebench.publish.tables import make_tables
 
@@ -209,9 +213,9 @@ def write_tables(
         print_summary(folder, machine)
         if to is None:
             continue
-        of_machine = [table.markdown() for table in tables if table.machine == machine]
+        machine_tables = [table.markdown() for table in tables if table.machine == machine]
         target = to / f"{machine}.md"
-        store.write_atomically("\n".join(of_machine), target)
+        store.write_atomically("\n".join(machine_tables), target)
         say(f"every table: {target}")
     if documents:
         if len(records) < len(folder.records):  # documents show all

@@ -33,7 +33,6 @@ from framebench.cli.shared import (
 )
 from framebench.engine import environments, installed, runner
 from framebench.engine.request import RunRequest
-from framebench.strategies.strategy import FRAMEWORKS
 
 BLOCK_HELP = "Measure only the block with this number, as `framebench plan` names it."
 ON_HELP = (
@@ -129,10 +128,10 @@ def measure_here(request: RunRequest, results: Path) -> list[str]:
             if env or not runner.explain_unsupported(case):
                 frameworks.append(case.framework)
         if request.beside_torch and frameworks:
-            frameworks.append(FRAMEWORKS[0])
-        ready = installed.find_environments(frameworks, env, say)
+            frameworks.append("torch")
+        found = installed.find_environments(frameworks, env, say)  # by framework
         if env:
-            cases = [case for case in cases if case.framework in ready]
-        for environment in ready.values():
+            cases = [case for case in cases if case.framework in found]
+        for environment in found.values():
             environments.warm(environment, cases, say)
-        return measure_all(cases, session, ready, request.options, results, request.blocks)
+        return measure_all(cases, session, found, request.options, results, request.blocks)

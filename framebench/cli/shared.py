@@ -62,7 +62,7 @@ UPKEEP = "This machine, and the suite"
 MACHINES = "Many machines"
 # of a table in a pipe or a file, which have no width of their own; $COLUMNS names another
 PIPED_COLUMNS = 100
-TELL_S = 5.0  # between two lines on progress where there is no terminal
+REPORT_S = 5.0  # between two lines on progress where there is no terminal
 
 
 def choose_width(stream: TextIO) -> int | None:
@@ -72,7 +72,7 @@ def choose_width(stream: TextIO) -> int | None:
 
 out = SafeConsole(width=choose_width(sys.stdout))
 err = SafeConsole(width=choose_width(sys.stderr), stderr=True)
-LEAST_BYTES = 2**20 // 10  # less holds no model, and is 0.0 MiB in the tables
+LEAST_BYTES = 2**20 // 10  # no model fits in less, which tables would show as 0.0 MiB
 UNITS = {
     "b": 1,
     "kib": 2**10,
@@ -84,8 +84,8 @@ UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
-MOST_BYTES = 2**60  # more than this no machine has
-MOST_S = 10**6  # seconds of a time limit: eleven days, and a timer takes no more than years
+MOST_BYTES = 2**60  # more than any machine has
+MOST_S = 10**6  # seconds of a time limit: eleven days; the system's timers overflow after years
 # statuses that fail the command, but not the other measurements
 BROKEN = ("crashed", "timeout", "wrong")
 
@@ -171,12 +171,13 @@ def choose_cases(
 ) -> list[Case]:
     """Return the cases that the selectors name, each once; without selectors the profile's.
 
-    With a profile, selectors name cases of it; without either, `default` is returned. `size` is
-    that of a selector which states none. Raises UnknownCase, also for an empty selector.
+    With a profile, selectors name cases of it. Without a profile and selectors, `default` is
+    returned. `size` is that of a selector which states none. Raises UnknownCase, also for an empty
+    selector.
     """
-    among = profiles.list_profile_cases(profile) if profile else None
+    profile_cases = profiles.list_profile_cases(profile) if profile else None
     if not selectors:
-        return default if among is None else among
+        return default if profile_cases is None else profile_cases
     for selector in selectors:
         if not selector.strip("/ "):
             raise UnknownCase(
@@ -184,7 +185,7 @@ def choose_cases(
             )
     cases: list[Case] = []
     for selector in selectors:
-        cases += select(selector, size, among, ranks=True)
+        cases += select(selector, size, profile_cases, ranks=True)
     return drop_duplicates(cases)
 
 
@@ -192,10 +193,9 @@ def choose_cases(
 def measuring(results: Path, describe_saved: Callable[[], str] = lambda: "") -> Iterator[None]:
     """Lock the results folder in this context, so that nothing else measures into it.
 
-    Ctrl-C ends the command with exit code 130, and any OSError with exit code 1; whether records
-    can be written is checked first of all. The message then ends with what `describe_saved`
-    returns, which says what is left of what was measured. Raises Busy if another process is
-    measuring.
+    Checks first whether records can be written. In the context Ctrl-C ends the command with exit
+    code 130, and any OSError with exit code 1. The message ends with the text of `describe_saved`,
+    which says what was saved. Raises Busy if another process is measuring.
     """
     try:
         check_writable(results / "records" / provenance.read_machine_name())
@@ -209,17 +209,17 @@ def measuring(results: Path, describe_saved: Callable[[], str] = lambda: "") -> 
 
 @contextmanager
 def show_progress(name: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows, behind a name, how far the command is.
+    """Yield a function that shows a text on the progress of the command, after its name.
 
-    On a terminal its texts take turns in the last line. Elsewhere the newest text is printed every
-    TELL_S seconds, unless it was printed before.
+    On a terminal each text replaces the one before, in the last line. Elsewhere the newest text is
+    printed every REPORT_S seconds, unless it was printed before.
     """
     newest = name
     ended = threading.Event()
 
     def print_newest() -> None:
         printed = name
-        while not ended.wait(TELL_S):
+        while not ended.wait(REPORT_S):
             if newest != printed:
                 printed = newest
                 say(printed)
@@ -258,11 +258,11 @@ def show_work(text: str) -> Iterator[None]:
 
 @contextmanager
 def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[Session]:
-    """Measure in a session of this code, which is closed when the context comes to its end.
+    """Yield a new session of this code, or an interrupted one, and close it after the context.
 
-    A session that an error or Ctrl-C ends stays open, so that the same command goes on from there.
-    With `keep` a file says afterwards that the session came to its end. Ends the command and raises
-    as `measuring` does.
+    A session that an error or Ctrl-C ends stays open, so that the same command resumes it. With
+    `keep` a file says afterwards that the session was completed. Ends the command and raises as
+    `measuring` does.
     """
     session: Session | None = None
 
@@ -278,15 +278,15 @@ def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[S
 
 
 def repeat_options(results: Path, budget: int | None = None, threshold: str | None = None) -> str:
-    """Return the options of a command that one it suggests needs as well.
+    """Return options of this command that a suggested command has to repeat.
 
-    It is such as ` --budget 512MiB --results mine`, to be put behind the suggested command. The
+    They are such as ` --budget 512MiB --results mine`, to be put behind the suggested command. The
     folder is left out if it is the one that commands read or write by default.
     """
     text = ""
     if budget is not None:
-        mib, rest = divmod(budget, UNITS["mib"])
-        text += f" --budget {budget}B" if rest else f" --budget {mib}MiB"
+        mib, remaining_bytes = divmod(budget, UNITS["mib"])
+        text += f" --budget {budget}B" if remaining_bytes else f" --budget {mib}MiB"
     text += format_options(threshold=threshold)
     return text + provenance.repeat_results(results)
 
@@ -303,14 +303,14 @@ def format_options(**values: str | None) -> str:
 def suggest_measuring(selector: str, results: Path) -> str:
     """Return the end of a message: the command that measures a selector's cases.
 
-    It is empty without a selector.
+    It is "" without a selector.
     """
     if not selector:
         return ""
-    how_long = ""
+    duration = ""
     if selector.endswith(f"/{FULL_SIZE}"):
-        how_long = f" (size {FULL_SIZE} is for GPUs, and takes hours on a CPU)"
-    return f"; measure first{how_long}: framebench run '{selector}'{repeat_options(results)}"
+        duration = f" (size {FULL_SIZE} is for GPUs, and takes hours on a CPU)"
+    return f"; measure first{duration}: framebench run '{selector}'{repeat_options(results)}"
 
 
 def check_writable(folder: Path) -> Path:
@@ -361,9 +361,10 @@ def check_file_option(value: Path | None) -> Path | None:
 
 
 def report_failures(statuses: list[str], what: str = "cases") -> bool:
-    """Say how many of these statuses are failures, and return whether any is.
+    """Print how many of these statuses are failures, and return whether any is.
 
-    That memory ran out, or that something is unsupported, is an answer.
+    The statuses `oom` and `unsupported` are answers, and no failures. `what` is the plural noun in
+    the message.
     """
     failed = [status for status in statuses if status in BROKEN]
     if failed:
@@ -375,16 +376,23 @@ def report_failures(statuses: list[str], what: str = "cases") -> bool:
 def find_machine(
     folder: Results,
     named: str | None,
-    answers: Callable[[str], bool] = lambda name: True,
+    is_suitable: Callable[[str], bool] = lambda name: True,
     by_processor: bool = True,
 ) -> str:
     """Return the machine whose records a command reads.
 
-    The machine is the one named; else the first for which `answers` is true: of this machine, those
-    with this processor, and the others; or the first of all if no machine answers. If no machine
-    was named, say which it is and which others there are. With `by_processor` false a machine with
-    this processor is one of the others, as for files that are published. Ends the command if `all`
-    is named, if there are no records, or the machine named has no records.
+    That is the named machine. Without a name it is the first suitable one: this machine comes
+    first, then those with this processor, then the others. If none is suitable, it is the first of
+    all. A message then says which machine it is, and names the others.
+
+    Ends the command if `all` is named, if there are no records, or if the named machine has none.
+
+    Args:
+        folder: The results.
+        named: The machine that the user named, or None.
+        is_suitable: Whether the machine of this name has what the command needs.
+        by_processor: False if a machine with this processor does not come before others, as for
+            files that are published.
     """
     from framebench.analysis.results import NoRecords, UnknownMachine
 
@@ -394,7 +402,7 @@ def find_machine(
         fail(f"this is about one machine, not {ALL}; choose from: {machines}", 2)
     processor = provenance.describe_hardware()["cpu"] if by_processor else None
     try:
-        machine = folder.choose_machine(named, answers, processor)
+        machine = folder.choose_machine(named, is_suitable, processor)
     except NoRecords as error:
         fail(str(error), 1)
     except UnknownMachine as error:
@@ -410,15 +418,15 @@ def find_machine(
 def find_machines(
     folder: Results,
     named: str | None,
-    answers: Callable[[str], bool] = lambda name: True,
+    is_suitable: Callable[[str], bool] = lambda name: True,
 ) -> list[str]:
-    """Return the machines whose records a command reads, where `all` may be named.
+    """Return the one machine that `find_machine` returns, or all machines if `all` is named.
 
     The one with the most records comes first.
     """
     if named == ALL and folder.machines:
         return folder.machines
-    return [find_machine(folder, named, answers)]
+    return [find_machine(folder, named, is_suitable)]
 
 
 def find_answering_machines(
@@ -429,11 +437,13 @@ def find_answering_machines(
 ) -> list[str]:
     """Return the machines whose records answer a question together, at most `limit`.
 
-    That is the machine that is named. Without a name it is this one, or else one with this
-    processor, and then the others for what that one has not measured. If there is neither, it is
-    one of the others alone. `count_answers` returns how much a machine has measured of the
-    question, and then of what else helps to answer it: one with nothing is left out, and of the
-    others the one with most comes first.
+    That is the named machine alone. Without a name this machine comes first, or else one with this
+    processor; others follow for what it has not measured. If neither of the two has measured
+    anything, it is the best of the others alone.
+
+    `count_answers` returns numbers by which machines are compared, the most important first: how
+    much a machine has measured of the question itself, and then of what else helps to answer it.
+    Machines with only zeros are left out.
     """
     if named is not None:
         return [find_machine(folder, named)]
@@ -475,24 +485,23 @@ class ParsedSelector(NamedTuple):
 
 
 def parse_selector(selector: str | None) -> ParsedSelector:
-    """Return the parts of a selector that names one question, not a list of cases.
+    """Return the fields of a selector that names one question, not a list of cases.
 
-    Before a size the batch may be left out. Raises UnknownCase.
+    A selector may have a size without a batch before it. Raises UnknownCase.
     """
     words = refuse_file(selector or "").strip("/").split("/")
-    if len(words) == 5 and is_size(words[4]):
-        words.insert(4, "*")
-    patterns = split_selector("/".join(words), "*")
-    named: dict[str, Any] = {}
-    for name, text in patterns.items():
+    if len(words) == 5 and is_size(words[-1]):
+        words.insert(4, "*")  # the batch
+    fields: dict[str, Any] = {}
+    for name, text in split_selector("/".join(words), "*").items():
         if text not in ("*", "b*"):
-            named[name] = text
-    batch = named.pop("batch", None)
+            fields[name] = text
+    batch = fields.pop("batch", None)
     if batch is None:
-        return ParsedSelector(**named)
+        return ParsedSelector(**fields)
     if not re.fullmatch(r"b[1-9]\d{0,6}", batch):
         raise UnknownCase(f"{batch!r} in {selector!r} is no batch; write for instance b8")
-    return ParsedSelector(**named, batch=int(batch[1:]))
+    return ParsedSelector(**fields, batch=int(batch[1:]))
 
 
 def is_size(text: str) -> bool:
@@ -515,7 +524,7 @@ def parse_bytes(text: str) -> int:
     if not LEAST_BYTES <= byte_count <= MOST_BYTES:
         raise typer.BadParameter(
             f"{text!r} is no size of memory; write a number with its unit, for instance 512MiB "
-            "(2^20 bytes) or 256MB (10^6 bytes), and at least 0.1 MiB, as less holds no model"
+            "(2^20 bytes) or 256MB (10^6 bytes), and at least 0.1 MiB, since no model fits in less"
         )
     return byte_count
 
@@ -538,12 +547,12 @@ def say(message: object) -> None:
 
 
 def end_command(succeeded: bool) -> NoReturn:
-    """End the command with exit code 0, or with 1 where the answer to its question is no."""
+    """End the command with exit code 0, or with 1 if it failed or its answer is no."""
     raise typer.Exit(0 if succeeded else 1)
 
 
 def fail(message: str, code: int) -> NoReturn:
     """Print what is wrong on stderr, and end the command with this exit code."""
-    with suppress(OSError):  # a log on a full disk takes no sentence, but the exit code tells
+    with suppress(OSError):  # if stderr is a log on a full disk, the exit code still tells
         say(f"framebench: {message}")
     sys.exit(code)

@@ -76,29 +76,29 @@ def check_record(place: str, record: Record) -> Iterator[str]:
 
 def check_origin(file: Path, record: Record) -> Iterator[str]:
     """Yield what is wrong with the record's file and provenance: what code, when, on what."""
-    origin = record.provenance
+    provenance = record.provenance
     framework, version = record.parsed.framework, record.framework_version
     if not version and (record.peaks or record.step_s):
         yield f"it has measurements, and says no version of {framework}"
-    if file.parent.name != origin.machine:
-        yield f"lies under the machine {file.parent.name}, and says {origin.machine}"
+    if file.parent.name != provenance.machine:
+        yield f"lies under the machine {file.parent.name}, and says {provenance.machine}"
     if not file.stem.startswith(f"{framework}-{version or ''}"):
         yield f"lies under {file.stem}, and was measured with {framework} {version}"
-    if origin.protocol > VERSION:
-        yield f"protocol {origin.protocol}, and this framebench knows {VERSION}"
-    if not re.fullmatch(r"[0-9a-f]{40}", origin.commit or ""):
-        yield f"no commit ({origin.commit}): nobody can tell which code measured"
-    if origin.measured_at > datetime.now(UTC) + timedelta(days=1):
-        yield f"measured in the future, at {origin.measured_at.isoformat()}"
-    missing = [name for name in HARDWARE if not origin.hardware.get(name)]
+    if provenance.protocol > VERSION:
+        yield f"protocol {provenance.protocol}, and this framebench knows {VERSION}"
+    if not re.fullmatch(r"[0-9a-f]{40}", provenance.commit or ""):
+        yield f"no commit ({provenance.commit}): nobody can tell which code measured"
+    if provenance.measured_at > datetime.now(UTC) + timedelta(days=1):
+        yield f"measured in the future, at {provenance.measured_at.isoformat()}"
+    missing = [name for name in HARDWARE if not provenance.hardware.get(name)]
     if missing:
         yield f"nothing is said of the machine's {', '.join(missing)}"
-    if origin.planted:
+    if provenance.planted:
         yield "a slowdown or memory was planted: no measurement of the case"
 
 
 def check_status(record: Record) -> Iterator[str]:
-    """Yield numbers whose verification did not pass, and failures without a reason."""
+    """Yield what contradicts the record's status, such as numbers of a step that is wrong."""
     if record.status == "ok" and not record.verified:
         yield "ok, but nothing was verified"
     if record.status == "ok" and record.effect is None:
@@ -110,7 +110,7 @@ def check_status(record: Record) -> Iterator[str]:
 
 
 def check_verification(record: Record) -> Iterator[str]:
-    """Yield why a verification that passed could not pass, by the numbers in it."""
+    """Yield what in a verification that passed should have made it fail."""
     verification = record.verification
     if not verification or not verification.passed:
         return
@@ -172,7 +172,7 @@ def count_parameter_bytes(case: Case) -> int:
 
 
 def check_times(record: Record) -> Iterator[str]:
-    """Yield times that no processor can reach, or that are longer than what went by."""
+    """Yield times that no processor can reach, or that are longer than the process took."""
     turns = record.turns_taken
     process_s = record.spent_s.get("total")
     steps_s = turns.steps * sum(record.step_s)
@@ -205,15 +205,15 @@ def estimate_highest_speed(record: Record) -> float:
     reference_s = record.turns_taken.reference_s
     if not record.on_cpu or not reference_s:
         return MOST_FLOPS
-    is_full = record.parsed.strategy_spec.precision == "fp32"
-    factor = FASTER_IN_FP32 if is_full else FASTER_IN_FEWER_BITS
+    is_fp32 = record.parsed.strategy_spec.precision == "fp32"
+    factor = FASTER_IN_FP32 if is_fp32 else FASTER_IN_FEWER_BITS
     threads = record.provenance.threads or 1
     return min(REFERENCE_FLOP / min(reference_s) * factor * threads, MOST_FLOPS)
 
 
 def check_blocks(records: dict[str, Record]) -> Iterator[str]:
     """Yield a sentence for each fact in which a record differs from the first one of its block."""
-    facts_by_block: dict[str, dict[str, object]] = {}  # of its first record
+    facts_by_block: dict[str, dict[str, object]] = {}  # those of the first record
     for place, record in records.items():
         if record.turns is None:
             continue
@@ -247,13 +247,13 @@ def list_notes(records: Sequence[Record]) -> Iterator[str]:
     """Yield remarks that are no reason to refuse records, with the number of records of each."""
     counts: Counter[str] = Counter()
     for record in records:
-        origin, calibration = record.provenance, record.provenance.calibration
+        provenance, calibration = record.provenance, record.provenance.calibration
         mathematics = record.verification and record.verification.mathematics
-        if origin.protocol < VERSION:
+        if provenance.protocol < VERSION:
             counts[f"of an older protocol than {VERSION}, which no table has with newer ones"] += 1
         if not record.parsed.is_known:
             counts["of cases that this framebench does not have, whose values none checks"] += 1
-        if origin.dirty:
+        if provenance.dirty:
             counts["by code that differs from its commit"] += 1
         if record.step_s and not (calibration and calibration.passed):
             counts["on a machine whose calibration failed or is missing (framebench doctor)"] += 1
@@ -261,5 +261,5 @@ def list_notes(records: Sequence[Record]) -> Iterator[str]:
             counts["whose strategy's effect was not confirmed"] += 1
         if record.status == "ok" and not (mathematics and mathematics.computed):
             counts["whose mathematics was not computed in float64"] += 1
-    for what, count in counts.items():
-        yield f"{count} of {len(records)} records {what}"
+    for remark, count in counts.items():
+        yield f"{count} of {len(records)} records {remark}"

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from framebench.cluster.collect_answers import add_answers, rename_origin
+from framebench.cluster.collect_answers import add_answers, change_machine
 from framebench.engine.environments import Say
 from framebench.engine.locks import hold_lock
 from framebench.records import store
@@ -47,54 +47,62 @@ class CollectionReport:
     machines: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
+class StoredMeasurement(NamedTuple):
+    """A record of the folder, without its contents: all may be too large for the memory."""
+
+    place: str  # its file and line
+    contents_hash: str
+
+
 class Collection:
     """The folder that records are added to, with its measurements and the names of its machines."""
 
     def __init__(self, root: Path, name: str | None, apart: bool) -> None:
         """Read which records, and which names of machines, the folder has already."""
         self.root = root
-        self.named = name
+        self.requested_name = name
         self.apart = apart
         self.report = CollectionReport()
-        # where each is, and a hash of what it says: all records may be too many for the memory
-        self.measurements: dict[Key, tuple[str, str]] = {}
-        self.names: dict[str, Counter[str]] = defaultdict(Counter)  # by fingerprint
-        self.names_by_folder: dict[tuple[Path, str], str] = {}  # and by what it is called there
+        self.measurements: dict[Key, StoredMeasurement] = {}
+        # by fingerprint of the hardware, how many records each name of a machine has
+        self.names: dict[str, Counter[str]] = defaultdict(Counter)
+        # by results folder and the machine's name in it, its name here
+        self.names_by_folder: dict[tuple[Path, str], str] = {}
         for place, record in store.read_files(root):
             self.remember(record, place)
 
     def remember(self, record: Record, place: str) -> None:
         """Remember a record that lies in the folder."""
-        self.measurements[make_key(record)] = place, hash_contents(record)
+        self.measurements[make_key(record)] = StoredMeasurement(place, hash_contents(record))
         self.names[hash_hardware(record.provenance.hardware)][record.provenance.machine] += 1
 
-    def name_machine(self, origin: Provenance, folder: Path) -> str:
+    def name_machine(self, provenance: Provenance, folder: Path) -> str:
         """Return the name that the machine of a record in a folder has here.
 
-        What one folder has under one name stays under one name: a host may change what it shows of
-        a machine.
+        Records that have one name in a folder keep one name, although their hardware may differ: a
+        host may change what it shows of a machine.
         """
-        name = self.choose_name(origin, folder)
-        self.names_by_folder.setdefault((folder, origin.machine), name)
+        name = self.choose_name(provenance, folder)
+        self.names_by_folder.setdefault((folder, provenance.machine), name)
         return name
 
-    def choose_name(self, origin: Provenance, folder: Path) -> str:
+    def choose_name(self, provenance: Provenance, folder: Path) -> str:
         """Choose the name of a machine.
 
         It is the requested name, or its own where machines are to stay apart, or else that of an
-        equal machine. A name that another kind of machine has gets the fingerprint.
+        equal machine. A name that another kind of machine has gets the fingerprint as its ending.
         """
-        fingerprint = hash_hardware(origin.hardware)
-        name = self.named or origin.machine
+        fingerprint = hash_hardware(provenance.hardware)
+        name = self.requested_name or provenance.machine
         names_of_equal = self.names.get(fingerprint, Counter())
         if name in names_of_equal:
             return name
-        if names_of_equal and not self.named and not self.apart:
+        if names_of_equal and not self.requested_name and not self.apart:
             ((most_used, _count),) = names_of_equal.most_common(1)
             return most_used
-        if (folder, origin.machine) in self.names_by_folder:
-            return self.names_by_folder[folder, origin.machine]
-        if any(name in taken for taken in self.names.values()):
+        if (folder, provenance.machine) in self.names_by_folder:
+            return self.names_by_folder[folder, provenance.machine]
+        if any(name in names for names in self.names.values()):
             shortened = name[: LONGEST_MACHINE_NAME - len(fingerprint) - 1]
             return f"{shortened}-{fingerprint}"
         return name
@@ -102,12 +110,14 @@ class Collection:
     def add_results(self, results: Path) -> int:
         """Add what a results folder has and this one lacks; return how much it has.
 
-        Counted are its records, searches and results of probes. What became of them is added to
-        `report`. Raises OSError if they cannot be written.
+        The number is that of its records, searches, results of probes, and lines that cannot be
+        read. What was done with each is added to `report`. Raises OSError if they cannot be
+        written.
         """
         count = 0
         faults: list[store.BadRecord | str] = []
-        new: dict[Path, list[Record]] = defaultdict(list)  # by file: written together, it is fast
+        # by file, since writing the records of a file together is fast
+        new_records: dict[Path, list[Record]] = defaultdict(list)
         for place, release, record in read_sources(results, self.root, faults.append):
             fault = find_fault(place, release, record)
             if fault:
@@ -120,9 +130,9 @@ class Collection:
                 self.compare(record, place)
                 continue
             record = rename_machine(record, name)
-            new[store.find_file(self.root, name, release)].append(record)
+            new_records[store.find_file(self.root, name, release)].append(record)
             self.remember(record, place)
-        for file, records in new.items():
+        for file, records in new_records.items():
             store.append_all(records, file)
             self.report.added += records
         name_machine = partial(self.name_machine, folder=results)
@@ -132,20 +142,24 @@ class Collection:
         return count + len(faults) + answers.added + answers.present
 
     def compare(self, record: Record, place: str) -> None:
-        """Count a record of a measurement that is there, or save it apart if the two differ."""
-        earlier_place, earlier_hash = self.measurements[make_key(record)]
-        own_hash = hash_contents(record)
-        if own_hash == earlier_hash:
+        """Compare a record with the stored one of the same measurement.
+
+        If they are equal, the record is counted as present. Otherwise it is a conflict, and saved
+        in the folder CONFLICTS.
+        """
+        stored = self.measurements[make_key(record)]
+        contents_hash = hash_contents(record)
+        if contents_hash == stored.contents_hash:
             self.report.present += 1
             return
-        name = record.case.replace("/", ".")
-        file = self.root / CONFLICTS / f"{name}.{own_hash[:16]}.json"
+        case_name = record.case.replace("/", ".")
+        file = self.root / CONFLICTS / f"{case_name}.{contents_hash[:16]}.json"
         store.write_atomically(record.model_dump_json(indent=1) + "\n", file)
-        earlier = read_contents(read_record(earlier_place))
+        stored_contents = read_contents(read_record(stored.place))
         contents = read_contents(record)
-        different = [name for name in contents if earlier[name] != contents[name]]
+        different = [name for name in contents if stored_contents[name] != contents[name]]
         self.report.conflicts.append(
-            f"{place}: says another {' and '.join(different)} than {earlier_place}, of the same "
+            f"{place}: says another {' and '.join(different)} than {stored.place}, of the same "
             f"measurement; kept as {file}"
         )
 
@@ -218,19 +232,24 @@ def find_fault(place: str, release: str, record: Record) -> str:
 
 def rename_machine(record: Record, name: str) -> Record:
     """Return a record with `name` as its machine, and the machine that it had as its node."""
-    return record.model_copy(update={"provenance": rename_origin(record.provenance, name)})
+    return record.model_copy(update={"provenance": change_machine(record.provenance, name)})
 
 
 def make_key(record: Record) -> Key:
     """Return the fields that two records of one measurement share.
 
-    The name of the machine is none of them, nor which one of its kind it is.
+    The name of the machine is not among them, since a machine may be renamed.
     """
-    origin, turns = record.provenance, record.turns
+    provenance, turns = record.provenance, record.turns
     block = (turns.block, turns.arm) if turns else ()
-    version = record.framework_version
-    mark = hash_hardware(origin.hardware)
-    return (mark, record.case, version, origin.session, origin.measured_at, *block)
+    return (
+        hash_hardware(provenance.hardware),
+        record.case,
+        record.framework_version,
+        provenance.session,
+        provenance.measured_at,
+        *block,
+    )
 
 
 def hash_contents(record: Record) -> str:

@@ -15,12 +15,11 @@ from pydantic import BaseModel, ConfigDict
 from framebench.records import store
 from framebench.records.record_parts import Provenance
 
-# by kind, how many names of a path below it tell the file: of one machine, or of one release too
-NAMED_BY = {"claims": 1, "fits": 2}
+CLAIMS, FITS = "claims", "fits"
 
 
 class SavedAnswer(BaseModel):
-    """A search or the result of a probe: whatever it says, it says where that was found."""
+    """A search or the result of a probe, of which only the provenance is read as typed fields."""
 
     model_config = ConfigDict(extra="allow")
     provenance: Provenance
@@ -35,7 +34,7 @@ class AnswerCounts(NamedTuple):
     """The result of collecting the answers of a folder."""
 
     added: int
-    present: int  # were there already
+    present: int  # that the folder had already
 
 
 def add_answers(
@@ -47,28 +46,39 @@ def add_answers(
     a RecordWarning. Raises OSError if a file cannot be written.
     """
     added = already_present = 0
-    for kind, depth in NAMED_BY.items():
+    for kind in (CLAIMS, FITS):
         present = {answer.contents for _, answer in read_answers(into / kind)}
         for file, answer in read_answers(folder / kind):
             if answer.contents in present:
                 already_present += 1
                 continue
             present.add(answer.contents)
-            name = name_machine(answer.provenance)
-            origin = rename_origin(answer.provenance, name)
-            answer = answer.model_copy(update={"provenance": origin})
-            release = file.relative_to(folder / kind).with_suffix("").parts[1:depth]
-            target = into.joinpath(kind, name, *release)
-            store.append(answer, target.with_name(target.name + store.SUFFIX))
+            machine = name_machine(answer.provenance)
+            provenance = change_machine(answer.provenance, machine)
+            answer = answer.model_copy(update={"provenance": provenance})
+            store.append(answer, into / kind / name_file(kind, file.relative_to(folder), machine))
             added += 1
     return AnswerCounts(added, already_present)
 
 
-def rename_origin(origin: Provenance, name: str) -> Provenance:
+def name_file(kind: str, source: Path, machine: str) -> Path:
+    """Return the path, below the folder of its kind, of the file for an answer.
+
+    `source` is the file of the answer, below its results folder: such as
+    `fits/lab/torch-2.13.0.jsonl`, or in the older layout a file in `fits/lab/torch-2.13.0/`.
+    """
+    if kind == CLAIMS:
+        return Path(f"{machine}{store.SUFFIX}")
+    _kind, _machine, release, *_ = source.parts
+    return Path(machine, f"{release.removesuffix(store.SUFFIX)}{store.SUFFIX}")
+
+
+def change_machine(provenance: Provenance, name: str) -> Provenance:
     """Return a provenance with `name` as its machine, and the machine that it had as its node."""
-    if origin.machine == name:
-        return origin
-    return origin.model_copy(update={"machine": name, "node": origin.node or origin.machine})
+    if provenance.machine == name:
+        return provenance
+    node = provenance.node or provenance.machine
+    return provenance.model_copy(update={"machine": name, "node": node})
 
 
 def read_answers(folder: Path) -> Iterator[tuple[Path, SavedAnswer]]:

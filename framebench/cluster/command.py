@@ -65,8 +65,8 @@ def plan(
         selectors, profile, blocks, rounds, threads, time_limit, memory_limit, env
     )
     cases = choose_cases(list(request.selectors), [], request.profile)
-    planned = units.make_units(request, cases)
-    unfinished = units.select_unfinished(planned, results, provenance.name_code())
+    all_units = units.make_units(request, cases)
+    unfinished = units.select_unfinished(all_units, results, provenance.name_code())
     if shell:
         path = shutil.which(sys.argv[0])
         program = str(Path(path).absolute()) if path else "framebench"
@@ -78,7 +78,8 @@ def plan(
             table.add_row(str(unit.block), unit.selectors[0])
         out.print(table)
     say(
-        f"to run: {format_count(len(unfinished), 'unit')}, done: {len(planned) - len(unfinished)}; "
+        f"to run: {format_count(len(unfinished), 'unit')}, "
+        f"done: {len(all_units) - len(unfinished)}; "
         "run one at a time on a machine, and nothing else next to it"
     )
 
@@ -168,23 +169,24 @@ def run_on_slurm(
     """Measure on machines of Slurm, and add their records to the results folder in the end.
 
     Until then the records lie in folders below it. Returns the status of each record that was
-    added, and `crashed` for each unit and conflict that was not.
+    added, and `crashed` for each unit that is not done and for each conflict.
     """
     from framebench.cluster import slurm
 
     sbatch_settings = parse_settings(settings)
-    planned = units.make_units(request, cases)
+    all_units = units.make_units(request, cases)
     results = results.absolute()
     check_writable(results / NODES).mkdir(parents=True, exist_ok=True)
     frameworks = drop_duplicates(case.framework for case in cases)
-    unfinished = slurm.measure(planned, slurm.Jobs(results, sbatch_settings, say), frameworks)
-    return collect_nodes(planned, unfinished, results)
+    unfinished = slurm.measure(all_units, slurm.Jobs(results, sbatch_settings, say), frameworks)
+    return collect_nodes(all_units, unfinished, results)
 
 
 def run_on_gpus(request: RunRequest, cases: list[Case], results: Path) -> list[str]:
     """Measure on all GPUs of this machine, and add their records to the results folder in the end.
 
-    Returns what `run_on_slurm` returns. Raises SetupError if there is no GPU.
+    Returns the status of each record that was added, and `crashed` for each unit that is not done
+    and for each conflict. Raises SetupError if there is no GPU.
     """
     from framebench.cluster import gpus
 
@@ -194,39 +196,42 @@ def run_on_gpus(request: RunRequest, cases: list[Case], results: Path) -> list[s
             "for the CPU: add --env installed, or --env PYTHON",
             2,
         )
-    planned = units.make_units(request, cases)
+    all_units = units.make_units(request, cases)
     check_writable(results / NODES).mkdir(parents=True, exist_ok=True)
-    unfinished = gpus.measure(planned, gpus.list_gpus(), results, say)
-    return collect_nodes(planned, unfinished, results)
+    unfinished = gpus.measure(all_units, gpus.list_gpus(), results, say)
+    return collect_nodes(all_units, unfinished, results)
 
 
 def collect_nodes(
-    planned: list[RunRequest], unfinished: list[RunRequest], results: Path
+    all_units: list[RunRequest], unfinished: list[RunRequest], results: Path
 ) -> list[str]:
-    """Add the records of all machines below a results folder to it, and say what is not done.
+    """Add the records of all machines below a results folder to it, and print what is not done.
 
-    Returns the status of each record that was added, and `crashed` for each unit and conflict that
-    was not.
+    Returns the status of each record that was added, and `crashed` for each unit that is not done
+    and for each conflict.
     """
     report = collect([results], results, say=say)
-    done = len(planned) - len(unfinished)
+    done_count = len(all_units) - len(unfinished)
     added = format_count(len(report.added), "record was", "records were")
-    say(f"{done} of {len(planned)} units are done, {added} added to {results}")
+    say(f"{done_count} of {len(all_units)} units are done, {added} added to {results}")
     for sentence in (*report.conflicts, *report.unreadable):
         say(sentence)
     for unit in unfinished:
         say(f"not done: {unit.session_name}")
     statuses: list[str] = [record.status for record in report.added]
-    crashed = len(unfinished) + len(report.conflicts)
-    return statuses + ["crashed"] * crashed
+    crashed_count = len(unfinished) + len(report.conflicts)
+    return statuses + ["crashed"] * crashed_count
 
 
 def parse_settings(settings: list[str]) -> dict[str, str | int]:
-    """Return sbatch's settings, such as `partition=cpu`. Ends the command if one is invalid."""
-    parsed: dict[str, str | int] = {}
+    """Return the values of sbatch's settings by name, from texts such as `partition=cpu`.
+
+    Ends the command if one is invalid.
+    """
+    values: dict[str, str | int] = {}
     for setting in settings:
         if not re.fullmatch(r"\w+=.+", setting):
             fail(f"--slurm {setting!r} is no NAME=VALUE, such as partition=cpu", 2)
         name, value = setting.split("=", 1)
-        parsed[name] = int(value) if value.isdigit() else value
-    return parsed
+        values[name] = int(value) if value.isdigit() else value
+    return values

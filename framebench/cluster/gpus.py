@@ -74,20 +74,20 @@ def list_gpus() -> list[AssignedGpu]:
 def measure(
     units: Sequence[RunRequest], gpus: Sequence[AssignedGpu], results: Path, say: Say
 ) -> list[RunRequest]:
-    """Measure the units that are left, each on the next GPU that is free. Return those not done.
+    """Measure the unfinished units, each on the next free GPU. Return those still unfinished.
 
-    However this process ends, the running units end: at Ctrl-C or SIGTERM in order, at SIGKILL by
-    the kernel.
+    However this process ends, the running units end too: on Ctrl-C and SIGTERM they can save what
+    they have, on SIGKILL the kernel kills them.
     """
     code = provenance.name_code()
     waiting: queue.SimpleQueue[RunRequest] = queue.SimpleQueue()
     for unit in select_unfinished(units, results, code):
         waiting.put(unit)
-    places = f"{format_count(len(gpus), 'GPU')}: {', '.join(gpu.name for gpu in gpus)}"
-    say(f"{format_count(waiting.qsize(), 'unit')} on {places}")
+    names = ", ".join(gpu.name for gpu in gpus)
+    say(f"{format_count(waiting.qsize(), 'unit')} on {format_count(len(gpus), 'GPU')}: {names}")
     interrupted = threading.Event()
 
-    def work(gpu: AssignedGpu) -> None:
+    def measure_on(gpu: AssignedGpu) -> None:
         while not interrupted.is_set():
             try:
                 unit = waiting.get_nowait()
@@ -98,7 +98,7 @@ def measure(
 
     with ThreadPoolExecutor(len(gpus)) as pool:
         try:
-            list(pool.map(work, gpus))
+            list(pool.map(measure_on, gpus))
         finally:
             # the pool waits for its threads, which now end their units and begin no other
             interrupted.set()

@@ -39,9 +39,10 @@ from framebench.suite.counting import format_count
 from framebench.suite.sequences import cut_into_batches
 
 Say = Callable[[str], None]
-ARRAY = 1000  # jobs: the most that Slurm takes at once unless it is set up for more
+MOST_JOBS = 1000  # that Slurm takes at once, unless it is set up for more
 ATTEMPTS = 3  # of a unit whose job ended before it was done
-POLL_S = 5.0
+POLL_S = 5.0  # between two looks at the queue
+TIMEOUT_S = 60  # of one of Slurm's commands
 USABLE = ("idle", "mix", "alloc", "comp")  # states of a node, as sinfo shortens them
 MOST_BYTES = 2**26  # of the file of jobs: a unit has some 60
 FOLDER = ".slurm"  # of the results folder: what submitit writes, and the jobs' output
@@ -86,7 +87,7 @@ class Jobs:
         """Write the job of each unit, by the unit's mark."""
         store.write_atomically(json.dumps(ids_by_mark), self.file)
 
-    def make_executor(self, name: str, **more: Any) -> SlurmExecutor:
+    def make_executor(self, name: str, **settings_of_job: Any) -> SlurmExecutor:
         """Return an executor for jobs of this name. Raises SetupError for a wrong setting."""
         executor = SlurmExecutor(self.results / FOLDER, max_num_timeout=ATTEMPTS)
         # Slurm requeues after the failure of a node, and submitit after preemption
@@ -97,7 +98,7 @@ class Jobs:
             "nodes": 1,
             "ntasks_per_node": 1,
             **self.settings,
-            **more,
+            **settings_of_job,
         }
         try:
             executor.update_parameters(job_name=name, additional_parameters=extra, **settings)
@@ -127,8 +128,8 @@ def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
         setup_jobs: list[str] = []
         # an interpreter of the user's needs no environment
         if new and attempt == 0 and units[0].env is None:
-            setup_jobs = prepare(new, jobs, frameworks)
-        for batch in cut_into_batches(new, ARRAY):
+            setup_jobs = submit_setups(new, jobs, frameworks)
+        for batch in cut_into_batches(new, MOST_JOBS):
             ids_by_mark |= submit(batch, jobs, setup_jobs, code)
             jobs.write_ids(ids_by_mark)
         awaited = [ids_by_mark[unit.mark(code)] for unit in unfinished]
@@ -159,16 +160,16 @@ def submit(
     return {mark: job.job_id for mark, job in submitted.items()}
 
 
-def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[str]:
+def submit_setups(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) -> list[str]:
     """Submit jobs that build the frameworks' environments, one on each kind of node.
 
-    Return their ids. `units`, which wait for these jobs, are only counted in a message.
+    Return the jobs' ids. `units`, which wait for these jobs, are only counted in a message.
     """
     partition = ["-p", jobs.settings["partition"]] if "partition" in jobs.settings else []
     listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition) or ""
     nodes = select_nodes(listing)
-    places = ", ".join(nodes) or "each node that needs them"
-    jobs.say(f"{format_count(len(units), 'unit')}; environments are prepared on {places}")
+    node_names = ", ".join(nodes) or "each node that needs them"
+    jobs.say(f"{format_count(len(units), 'unit')}; environments are prepared on {node_names}")
     ids = []
     for node in nodes:
         try:
@@ -176,7 +177,7 @@ def prepare(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
             setup = Job(["setup", *frameworks], mark="", results=jobs.results)  # of no unit
             ids.append(executor.submit(setup).job_id)
         except REFUSED as error:
-            # for instance where a constraint excludes the node: units there build their own
+            # for instance if a constraint excludes the node; units that run there build their own
             jobs.say(f"nothing is prepared on {node}: {error}")
     return ids
 
@@ -209,7 +210,7 @@ def wait(ids: Sequence[str], units: Sequence[RunRequest], jobs: Jobs, code: str 
 def wait_for_queue(jobs: Jobs) -> set[str]:
     """Return the ids of the queued jobs, and wait for a controller that does not answer.
 
-    Jobs that were taken for gone would be submitted twice.
+    Without the wait, queued jobs would be taken for ended, and be submitted twice.
     """
     ids = read_queue()
     if ids is None:
@@ -247,13 +248,13 @@ def run_slurm(*command: str) -> str | None:
     Raises SetupError if there is no such command.
     """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return None
     except OSError as error:
         reason = f"--on slurm needs Slurm's {command[0]}: {error.strerror}"
         raise SetupError(f"{reason}; framebench plan --shell serves others") from None
-    return None if done.returncode else done.stdout
+    return None if process.returncode else process.stdout
 
 
 @dataclass

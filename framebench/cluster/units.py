@@ -15,7 +15,6 @@ from pathlib import Path
 
 from framebench.cluster.collect import NODES
 from framebench.engine.request import RunRequest
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.selectors import join_choice
 from framebench.suite.sequences import group_by
@@ -27,20 +26,19 @@ def make_units(request: RunRequest, cases: Iterable[Case]) -> list[RunRequest]:
     A case over ranks has no times, so that one block of it is enough.
     """
     groups = group_cases(cases)
-    torch = FRAMEWORKS[0]
-    has_torch = any(group[0].framework == torch for group in groups)
+    has_torch = any(group[0].framework == "torch" for group in groups)
     units = []
     for number in range(request.blocks):
         for group in groups:
-            is_single = group[0].ranks == 1
-            if number > 0 and not is_single:
+            has_times = group[0].ranks == 1
+            if number > 0 and not has_times:
                 continue
             unit = replace(
                 request,
                 selectors=(make_selector(group),),
                 block=number,
                 blocks=1,
-                beside_torch=has_torch and is_single and group[0].framework != torch,
+                beside_torch=has_torch and has_times and group[0].framework != "torch",
             )
             units.append(unit)
     return units
@@ -65,21 +63,21 @@ def make_selector(group: list[Case]) -> str:
 def select_unfinished(
     units: Iterable[RunRequest], results: Path, code: str | None
 ) -> list[RunRequest]:
-    """Return the units that are not done in this results folder or a machine's in it."""
+    """Return the units that are done neither in a results folder nor in a machine's below it."""
     finished = list_finished(results)
     return [unit for unit in units if unit.mark(code) not in finished]
 
 
 def list_finished(results: Path) -> set[str]:
-    """Return the marks of the units that are done in a results folder or a machine's in it."""
+    """Return the marks of the units that are done in a results folder or in a machine's below."""
     files = [*results.glob(".done-*.json"), *results.glob(f"{NODES}/*/.done-*.json")]
     return {file.name for file in files}
 
 
 def make_shell_line(unit: RunRequest, program: str, results: Path) -> str:
-    """Return a line for any engine that starts commands on machines.
+    """Return the shell command that measures a unit, for any program that starts commands.
 
-    The machines have the results folder in common, and each has a folder of its own in there.
+    The machines share the results folder, and each writes into a folder of its own below it.
     """
     command = shlex.join([program, *unit.make_arguments()])
     nodes = shlex.quote(str(results / NODES))

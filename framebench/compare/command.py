@@ -64,23 +64,23 @@ def compare_(
     options = runner.Options(threads=threads, rounds=rounds, peaks_each_block=True)
     title = f"compare {base} {change} {blocks} blocks --env {env} {options}"
     frameworks = drop_duplicates(case.framework for case in pair)
-    with open_session(results, title) as opened:
+    with open_session(results, title) as session:
         try:
-            ready = installed.find_environments(frameworks, env, say)
-            missing = sorted(set(frameworks) - ready.keys())
+            found_environments = installed.find_environments(frameworks, env, say)
+            missing = sorted(set(frameworks) - found_environments.keys())
             if missing:
                 raise measure.NotMeasured(
                     f"{' and '.join(missing)} cannot be measured by --env {env}"
                 )
-            cases = drop_duplicates(pair)  # one, where only an option differs
-            for environment in ready.values():
+            cases = drop_duplicates(pair)  # one case if it is compared with itself
+            for environment in found_environments.values():
                 environments.warm(environment, cases, say)
-            with CaseProgress(cases, results, err, blocks, opened.id) as progress:
+            with CaseProgress(cases, results, err, blocks, session.id) as progress:
                 base_records, change_records = measure.measure(
-                    pair, blocks, opened.id, ready, options, results, progress
+                    pair, blocks, session.id, found_environments, options, results, progress
                 )
         except measure.NotMeasured as error:
-            opened.close(results)  # the next try is a new comparison
+            session.close(results)  # the next try is a new comparison
             fail(str(error), 1)
     # intervals rest on all blocks of the machine, not on these alone
     machine = base_records[0].provenance.machine

@@ -14,7 +14,7 @@ from framebench.engine.groups import Group, make_variants
 from framebench.records.record import Record
 from framebench.suite.case import Case
 
-BLOCKS = 6  # studies/noise tells which differences so many blocks find, and fewer would
+BLOCKS = 6  # studies/noise says how small a difference so many blocks find
 
 
 class NotMeasured(Exception):
@@ -22,15 +22,15 @@ class NotMeasured(Exception):
 
 
 def list_differences(base: Case, change: Case) -> list[str]:
-    """Return the fields in which the cases differ, strategy apart: `batch: 4 and 8`.
+    """Return the fields other than the strategy in which the cases differ: `batch: 4 and 8`.
 
     A fair comparison has none.
     """
     differences = []
     for name in ("workload", "scenario", "batch", "size"):
-        of_base, of_change = getattr(base, name), getattr(change, name)
-        if of_base != of_change:
-            differences.append(f"{name}: {of_base} and {of_change}")
+        base_value, change_value = getattr(base, name), getattr(change, name)
+        if base_value != change_value:
+            differences.append(f"{name}: {base_value} and {change_value}")
     return differences
 
 
@@ -58,24 +58,26 @@ def measure(
     with Run(session, options, results, listener) as run:
         for number in range(blocks):
             measure_group(group, run, number)
-            base_records.append(find_record(run, group, number, 0))
-            change_records.append(find_record(run, group, number, 1))
+            base_records.append(find_record(run, group, number, variant_index=0))
+            change_records.append(find_record(run, group, number, variant_index=1))
     return base_records, change_records
 
 
-def find_record(run: Run, group: Group, number: int, place: int) -> Record:
-    """Return the record of the case at this place in the block of this number.
+def find_record(run: Run, group: Group, number: int, variant_index: int) -> Record:
+    """Return the record of a variant of the group in the block of this number.
 
     Raises NotMeasured if it has no numbers.
     """
-    variant = group.always[place]
-    records_of_block = []
+    variant = group.always[variant_index]
+    block_records = []
     for record in run.get_records(variant):
         if record.turns and record.turns.block.startswith(f"{run.id}/{group.name}/{number}."):
-            records_of_block.append(record)
-    chosen = records_of_block[-1]  # its place is another one where it was measured alone
-    for record in records_of_block:
-        if record.turns_taken.arm == place:
+            block_records.append(record)
+    chosen = block_records[-1]
+    # both variants may be the same case, so that the index tells them apart; a variant that was
+    # measured alone has another index
+    for record in block_records:
+        if record.turns_taken.arm == variant_index:
             chosen = record  # the newest: an interrupted block is measured again
     if chosen.status != "ok":
         raise NotMeasured(f"{variant.case.id} gave no numbers: {chosen.status}: {chosen.reason}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from framebench.analysis import batch_tables, frames, tables
 from framebench.analysis.breakdown import make_part_tables
@@ -26,21 +25,18 @@ from framebench.versions import table as versions
 from framebench.versions.judge import make_release_blocks
 from framebench.versions.recorded import tabulate_recorded
 
-if TYPE_CHECKING:
-    pass
-
 
 def make_tables(records: Sequence[Record], results: Results) -> list[Table]:
     """Return every table of these records.
 
     Besides the strategies in use, there are tables of strategies only for claims, of cases over
     ranks and of versions. `results` is the folder of the records; its searches say what processes
-    keep. Intervals are learnt from all records of a machine there, even if only some are shown.
+    keep. Intervals are estimated from all records of a machine there, even if only some are shown.
     """
-    of_machines = []
+    machine_records = []
     for machine in sorted({record.provenance.machine for record in records}):
-        of_machines += results.get_records(machine)
-    machine_blocks = frames.make_blocks(select_records(of_machines))
+        machine_records += results.get_records(machine)
+    machine_blocks = frames.make_blocks(select_records(machine_records))
     table = frames.make_frame(select_records(records), results.searches, machine_blocks)
     in_use = tables.select_in_use(table)
     return [
@@ -50,7 +46,7 @@ def make_tables(records: Sequence[Record], results: Results) -> list[Table]:
         *make_part_tables(in_use),
         *tables.make_claim_tables(table),
         *ranks.make_tables(records),
-        *versions.make_report_tables(records, results.root, make_release_blocks(of_machines)),
+        *versions.make_report_tables(records, results.root, make_release_blocks(machine_records)),
     ]
 
 
@@ -66,7 +62,7 @@ def make_document_tables(results: Results, record_tables: Sequence[Table]) -> li
     """Return the tables that a document may show, those of all records among them."""
     return [
         *record_tables,
-        describe_columns(),
+        tabulate_columns(),
         machines.make_table(results),
         *support.make_tables(),
         *claims.make_tables(results),
@@ -79,13 +75,13 @@ def make_document_tables(results: Results, record_tables: Sequence[Table]) -> li
     ]
 
 
-def describe_columns() -> Table:
-    """Return the columns of `framebench.load()` with their units and meanings."""
-    head = frames.Column._fields
+def tabulate_columns() -> Table:
+    """Return a table of the columns of `framebench.load()` with their units and meanings."""
+    columns = frames.Column._fields
     return Table.of_text(
         "Columns of framebench.load()",
         "Generated from framebench/analysis/frames.py. A ratio, a share and a text have no unit.",
-        head,
+        columns,
         frames.COLUMNS,
-        left=len(head),
+        left=len(columns),
     )

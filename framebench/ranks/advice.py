@@ -34,10 +34,10 @@ class RankOffer:
     case: Case
     prediction: Prediction
     needs: int  # bytes that a budget must have
-    least_needs: int  # fewer where the needs are a guess by other strategies
+    least_needs: int  # less than `needs` if these are a guess by other strategies
 
     def may_fit(self, budget: int) -> bool:
-        """Return whether only a guess by other strategies says that it needs more bytes."""
+        """Return whether it needs more than the budget only by a guess from other strategies."""
         return self.least_needs <= budget < self.needs
 
 
@@ -59,9 +59,11 @@ def advise(cases: Sequence[Case], budget: int, results: Path, as_json: bool) -> 
         answer = {
             "budget_bytes": budget,
             "ranks": cases[0].ranks,
-            "fitting": list_offers([offer for offer in offers if offer.needs <= budget]),
-            "may_fit": list_offers([offer for offer in offers if offer.may_fit(budget)]),
-            "too_large": list_offers([offer for offer in offers if offer.least_needs > budget]),
+            "fitting": make_offers_json([offer for offer in offers if offer.needs <= budget]),
+            "may_fit": make_offers_json([offer for offer in offers if offer.may_fit(budget)]),
+            "too_large": make_offers_json(
+                [offer for offer in offers if offer.least_needs > budget]
+            ),
             "not_predicted": [{"case": case.id, "why": why} for case, why in unpredicted.items()],
         }
         echo(json.dumps(answer, indent=1))
@@ -81,11 +83,11 @@ def make_offer(case: Case, searches: Searches) -> RankOffer:
     return RankOffer(case, prediction, needs, least_needs)
 
 
-def list_offers(offers: list[RankOffer]) -> list[dict[str, object]]:
-    """Return predicted strategies for programs."""
-    listed = []
+def make_offers_json(offers: list[RankOffer]) -> list[dict[str, object]]:
+    """Return predicted strategies as JSON fields, in bytes."""
+    rows = []
     for offer in offers:
-        listed.append(
+        rows.append(
             {
                 "case": offer.case.id,
                 "peak_bytes": offer.prediction.peak_bytes,
@@ -94,7 +96,7 @@ def list_offers(offers: list[RankOffer]) -> list[dict[str, object]]:
                 "judged_by": offer.prediction.instrument,
             }
         )
-    return listed
+    return rows
 
 
 def print_offers(
@@ -109,19 +111,20 @@ def print_offers(
     Args:
         offers: The one that needs least first.
         unpredicted: Why other cases are not among them.
-        question: A case whose parts, but for framework and strategy, all cases have in common.
+        question: A case that differs from the others in framework and strategy alone.
         budget: Bytes of a rank.
         searches: All searches under an enforced limit.
     """
-    fitting = sum(offer.needs <= budget for offer in offers)
-    unsearched = sum(offer.may_fit(budget) for offer in offers)
+    fitting_count = sum(offer.needs <= budget for offer in offers)
+    may_fit_count = sum(offer.may_fit(budget) for offer in offers)
     summary = (
-        f"{fitting} of {len(offers)} strategies fit into {format_mib(budget)} MiB of each rank, "
-        "as predicted"
+        f"{fitting_count} of {len(offers)} strategies fit into {format_mib(budget)} MiB of each "
+        "rank, as predicted"
     )
-    if unsearched:
+    if may_fit_count:
         summary += (
-            f"; {unsearched} more may, which depends on what their processes keep next to the peak"
+            f"; {may_fit_count} more may, which depends on what their processes keep next to the "
+            "peak"
         )
     if offers:
         least = offers[0]
@@ -140,7 +143,7 @@ def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list
     """Return a table of the predictions, the one that needs least first.
 
     Args:
-        question: A case whose parts, but for framework and strategy, all cases have in common.
+        question: A case that differs from the others in framework and strategy alone.
         offers: In the order of the table.
         budget: Bytes of a rank.
         notes: What is not predicted, and why.
@@ -165,11 +168,11 @@ def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list
         "keeps next to it). up to: what it keeps is the most that was seen with other strategies. "
         "The peak is computed without running. Speed is not predicted."
     )
-    head = (
+    columns = (
         "framework",
         TableColumn("strategy", priority=ESSENTIAL),
         TableColumn("needs MiB", priority=ESSENTIAL),
         TableColumn("of budget", priority=DETAIL),
         TableColumn("peak MiB", priority=ESSENTIAL),
     )
-    return Table.of_text(title, caption, head, rows, left=2, notes=tuple(notes))
+    return Table.of_text(title, caption, columns, rows, left=2, notes=tuple(notes))

@@ -18,13 +18,13 @@ from framebench.suite.sequences import drop_duplicates
 MOST_RANKS = 1024
 
 
-def over_ranks(case_id: str, ranks: int | None = None) -> Case:
+def parse_rank_case(case_id: str, ranks: int | None = None) -> Case:
     """Return the case with this id over the ranks of its batch (`b4x2`), or over `ranks`.
 
     The size may be left out. Every rank has the same number of samples, and at least one: a batch
     that does not divide is raised to the next that does. Raises UnknownCase.
     """
-    workload, framework, scenario, name, batch, size = split_parts(case_id)
+    workload, framework, scenario, name, batch, size = split_rank_selector(case_id)
     matched = BATCH.fullmatch(batch)
     if matched is None:
         raise UnknownCase(
@@ -35,18 +35,18 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     baseline = BASELINES.get(scenario, "*")
     samples = int(matched["batch"])
     hypothetical.parse_any_batch(f"{workload}/{framework}/{scenario}/{baseline}/b{samples}/{size}")
-    written = int(matched["ranks"] or 0)
-    if written and ranks and written != ranks:
+    ranks_in_batch = int(matched["ranks"] or 0)
+    if ranks_in_batch and ranks and ranks_in_batch != ranks:
         raise UnknownCase(
-            f"{batch} says {written} ranks, and --ranks {ranks}: leave one of them out"
+            f"{batch} says {ranks_in_batch} ranks, and --ranks {ranks}: leave one of them out"
         )
-    count = ranks or written
-    if not count:
+    rank_count = ranks or ranks_in_batch
+    if not rank_count:
         raise UnknownCase(
             f"{name} needs a number of ranks: --ranks 2, or {batch}x2 for the batch over 2 ranks"
         )
-    if not 2 <= count <= MOST_RANKS:
-        raise UnknownCase(f"{count} ranks: choose from 2 to {MOST_RANKS}")
+    if not 2 <= rank_count <= MOST_RANKS:
+        raise UnknownCase(f"{rank_count} ranks: choose from 2 to {MOST_RANKS}")
     choices = f"strategies over ranks in {scenario}: {list_choices(scenario)}"
     try:
         strategy = find_strategy(scenario, name)
@@ -60,11 +60,19 @@ def over_ranks(case_id: str, ranks: int | None = None) -> Case:
     if not strategy.suits(spec.load_workload(workload)):
         workloads = ", ".join(strategy.workloads or ())
         raise UnknownCase(f"{strategy.name} is for {workloads}, not for {workload}")
-    samples_of_rank = -(-samples // count)  # rounded up
-    return Case(workload, framework, scenario, strategy.name, samples_of_rank * count, size, count)
+    samples_per_rank = -(-samples // rank_count)  # rounded up
+    return Case(
+        workload,
+        framework,
+        scenario,
+        strategy.name,
+        batch=samples_per_rank * rank_count,
+        size=size,
+        ranks=rank_count,
+    )
 
 
-def split_parts(selector: str) -> list[str]:
+def split_rank_selector(selector: str) -> list[str]:
     """Return the six parts of a selector, whose size may be left out. Raises UnknownCase."""
     parts = hypothetical.add_missing_size(selector).strip("/").split("/")
     if len(parts) != 6:
@@ -77,37 +85,40 @@ def split_parts(selector: str) -> list[str]:
 
 def list_choices(scenario: str) -> str:
     """Return the names of a scenario's strategies over ranks, for a message."""
-    names = [name for of_scenario, name in OVER_RANKS if of_scenario == scenario]
+    names = []
+    for strategy_scenario, name in OVER_RANKS:
+        if strategy_scenario == scenario:
+            names.append(name)
     return ", ".join(names) or "none"
 
 
 def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
     """Return the cases over ranks that a selector names, with a batch such as b8x8 or over `ranks`.
 
-    Framework and strategy may be patterns or left to `*`, and choices in braces. A pattern matches
-    strategies that suit the workload and need no other next to them. A combination such as
-    `checkpoint+fsdp` is named as it is. Raises UnknownCase.
+    Framework and strategy may be patterns, such as `*`, or choices in braces. A pattern matches
+    strategies that suit the workload and need no other strategy. A combination such as
+    `checkpoint+fsdp` has to be named in full. Raises UnknownCase.
     """
     if BRACES.search(selector):
         chosen = []
         for expanded in expand_braces(selector):
             chosen += match_cases(expanded, ranks)
         return drop_duplicates(chosen)
-    workload, framework, scenario, strategy, batch, size = split_parts(selector)
+    workload, framework, scenario, strategy, batch, size = split_rank_selector(selector)
     names = [strategy]
     if any(glob in strategy for glob in "*?["):
         model = spec.load_workload(workload)
         names = []
-        for (of_scenario, name), over in OVER_RANKS.items():
-            is_matched = of_scenario == scenario and fnmatchcase(name, strategy)
-            if is_matched and over.suits(model) and not over.needs:
+        for (strategy_scenario, name), candidate in OVER_RANKS.items():
+            is_matched = strategy_scenario == scenario and fnmatchcase(name, strategy)
+            if is_matched and candidate.suits(model) and not candidate.needs:
                 names.append(name)
     supported = []
     for name in names:
         for framework_name in FRAMEWORKS:
             if fnmatchcase(framework_name, framework):
                 case_id = f"{workload}/{framework_name}/{scenario}/{name}/{batch}/{size}"
-                case = over_ranks(case_id, ranks)
+                case = parse_rank_case(case_id, ranks)
                 if case.support.supported:
                     supported.append(case)
     if not supported:

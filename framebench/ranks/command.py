@@ -5,14 +5,14 @@ from __future__ import annotations
 from framebench.cli.shared import echo, fail, say, show_work
 from framebench.engine import environments
 from framebench.ranks import predicted
-from framebench.ranks.cases import explain_unpredictable_rank, over_ranks
+from framebench.ranks.cases import explain_unpredictable_rank, parse_rank_case
 from framebench.ranks.predicted import Prediction, Unpredicted
 from framebench.suite.case import Case
 
 
 def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
     """Print the peak of the fullest rank. Raises UnknownCase."""
-    case = over_ranks(selector, ranks)
+    case = parse_rank_case(selector, ranks)
     try:
         prediction = predict_in_environment(case)
     except Unpredicted as error:

@@ -71,17 +71,20 @@ def describe_ranks(variant: Variant, memory: CaseOutcome) -> dict[str, object]:
 
 
 def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutcome:
-    """Measure one part of the case. Never raises for a worker's fault. No rank is pinned."""
+    """Measure one part of the case: its time or its memory. No rank is pinned to a core.
+
+    A fault of the worker is in the outcome, and not raised.
+    """
     started = time.monotonic()
-    variables = {
+    env_vars = {
         **runner.make_worker_variables(variant.environment, variant.case, part, run.options),
         **variant.environment.list_scratch_variables(scratch),
         "TMPDIR": str(scratch),  # PyTorch's launcher leaves a folder there
     }
     task = replace(run.options.make_task(variant.case, part), core=None)
-    worker = Worker(variant.environment, "framebench.ranks.worker", task.as_dict(), variables)
-    ended = worker.end(partial(run.listener.phase, variant.case), run.options.time_limit_s)
-    outcome = read_case_outcome(worker, ended)
+    worker = Worker(variant.environment, "framebench.ranks.worker", task.as_dict(), env_vars)
+    end = worker.end(partial(run.listener.phase, variant.case), run.options.time_limit_s)
+    outcome = read_case_outcome(worker, end)
     outcome.seconds = time.monotonic() - started
     if outcome.result.ranks:
         outcome.result = replace(outcome.result, memory=find_fullest(outcome.result.ranks))

@@ -12,12 +12,12 @@ import os
 import sys
 
 from framebench.adapters.base import RanksUnavailable
-from framebench.ranks.cases import over_ranks
+from framebench.ranks.cases import parse_rank_case
 from framebench.worker.worker import reserve_stdout
 
 if __name__ == "__main__":
     out = reserve_stdout()
-    case = over_ranks(sys.argv[1])
+    case = parse_rank_case(sys.argv[1])
     module = importlib.import_module(f"framebench.ranks.{case.framework}_predicted")
     try:
         answer = module.predict_rank_bytes(case)

@@ -40,7 +40,7 @@ class Formula:
     layer: int  # per parameter of the largest layer
     source: str  # empty if nobody published it
 
-    def at(self, parameters: int, ranks: int, largest: int = 0) -> float:
+    def compute(self, parameters: int, ranks: int, largest: int = 0) -> float:
         """Return the bytes of one rank.
 
         Args:
@@ -59,13 +59,13 @@ class HeldStates:
     rules: dict[str, Rule]  # by part; a part without a rule is not there between two steps
     why: str  # where the counts differ from the formula
 
-    def bytes(self, shapes: Shapes, ranks: int, states: int = 2) -> dict[str, int]:
-        """Return the bytes of each part by its name in a record's `ranks`.
+    def count_bytes(self, shapes: Shapes, ranks: int, states: int = 2) -> dict[str, int]:
+        """Return the bytes of each part of a rank's memory by its name, one of PARTS.
 
         Args:
             shapes: Those of all parameters.
             ranks: How many there are.
-            states: Elements that the optimizer keeps for each weight.
+            states: Elements that the optimizer keeps for each weight; Adam keeps two.
         """
         sizes = {part: FLOAT32_BYTES * rule(shapes, ranks) for part, rule in self.rules.items()}
         sizes["optimizer states"] *= states
@@ -107,8 +107,9 @@ def hand_out(shapes: Shapes, ranks: int) -> list[int]:
 def find_fullest_rank(case: Case) -> int:
     """Return the number of the rank that holds most.
 
-    Where each tensor is divided it is the first rank, which has more of one that does not divide.
-    ZeroRedundancyOptimizer hands out whole tensors, so there it is counted.
+    If each tensor is divided, it is the first rank, which gets the longest chunk of a tensor that
+    the ranks do not divide evenly. ZeroRedundancyOptimizer hands out whole tensors, so that the
+    rank depends on their sizes.
     """
     if not any(part.switch == "zero_optimizer" for part in case.parts):
         return 0
@@ -118,10 +119,10 @@ def find_fullest_rank(case: Case) -> int:
 
 
 def count_longest_axis(shapes: Shapes, ranks: int) -> int:
-    """Count as `adapters/jax/ranks.py` does: the longest axis that the ranks divide.
+    """Return the elements of a rank as `adapters/jax/ranks.py` cuts each tensor's longest axis.
 
-    A tensor without such an axis stays whole. That it is the longest one makes no difference to the
-    count.
+    Only axes that the ranks divide evenly count; a tensor without one stays whole. Which axis is
+    cut makes no difference to the number.
     """
     total = 0
     for shape in shapes:
@@ -131,16 +132,17 @@ def count_longest_axis(shapes: Shapes, ranks: int) -> int:
 
 
 def count_even_parts(shapes: Shapes, ranks: int) -> int:
-    """Count the weights of one rank's part under DeepSpeed's stages 1 and 2.
+    """Return the weights of one rank's part under DeepSpeed's stages 1 and 2.
 
     These stages lay all tensors end to end in a flat buffer, and cut it into equal parts of an even
     length.
     """
-    return 2 * divide_up(count_all(shapes, ranks), 2 * ranks)
+    pairs = divide_up(count_all(shapes, ranks), 2 * ranks)
+    return 2 * pairs
 
 
 def count_flat_buffer(shapes: Shapes, ranks: int) -> int:
-    """Count the elements of the flat buffer that each rank holds under DeepSpeed's stages 1 and 2.
+    """Return the length of the flat buffer that each rank holds under DeepSpeed's stages 1 and 2.
 
     All weights are views of it. Its end is padded, so that the ranks' parts are equal
     (`count_even_parts`).
@@ -149,7 +151,7 @@ def count_flat_buffer(shapes: Shapes, ranks: int) -> int:
 
 
 def count_touched_tensors(shapes: Shapes, ranks: int) -> int:
-    """Count the gradients that a rank holds under DeepSpeed's stages 1 and 2.
+    """Return the most gradients that a rank holds under DeepSpeed's stages 1 and 2.
 
     A rank holds the whole of each tensor that its part of the flat buffer touches. The last rank
     also has the padding.
@@ -168,17 +170,20 @@ def count_touched_tensors(shapes: Shapes, ranks: int) -> int:
 
 
 def count_parts_of_each(shapes: Shapes, ranks: int) -> int:
-    """Count as DeepSpeed's stage 3 does: each tensor in equal parts, the last one padded."""
+    """Return the elements of a rank under DeepSpeed's stage 3.
+
+    It cuts each tensor into equal parts, and pads the last one.
+    """
     return sum(divide_up(prod(shape), ranks) for shape in shapes)
 
 
 def count_sixteenth(shapes: Shapes, ranks: int) -> int:
-    """Count the bucket that `adapters/torch/deepspeed.py` asks for."""
+    """Return the elements of the bucket that `adapters/torch/deepspeed.py` asks for."""
     return count_all(shapes, ranks) // 16
 
 
 def divide_up(number: int, divisor: int) -> int:
-    """Divide and round up."""
+    """Return the quotient, rounded up."""
     return -(-number // divisor)
 
 
@@ -199,8 +204,13 @@ def read_formulas() -> dict[str, Formula]:
     """Return the formulas by name, in the order of the table."""
     formulas = {}
     for row in read_rows("formulas.csv"):
-        numbers = (int(row["whole"]), int(row["shared"]), int(row["layer"]))
-        formulas[row["name"]] = Formula(row["name"], *numbers, row["source"])
+        formulas[row["name"]] = Formula(
+            name=row["name"],
+            whole=int(row["whole"]),
+            shared=int(row["shared"]),
+            layer=int(row["layer"]),
+            source=row["source"],
+        )
     return formulas
 
 

@@ -61,15 +61,15 @@ def tabulate_formulas() -> Table:
     rows = []
     for formula in sharding.FORMULAS.values():
         if formula.source:  # the others are this suite's
-            sizes = [f"{formula.at(1, ranks):,.2f}" for ranks in RANKS]
+            sizes = [f"{formula.compute(parameters=1, ranks=ranks):,.2f}" for ranks in RANKS]
             division = f"{formula.whole} + {formula.shared} / N"
             rows.append((formula.name, *sizes, division, formula.source))
     caption = (
         "Bytes of model states (weights, gradients, Adam's moments) that one of N ranks holds for "
         "each parameter. The two of DeepSpeed are its own estimators for a GPU without offloading."
     )
-    head = ("formula", *(f"N = {ranks}" for ranks in RANKS), "bytes a parameter", "source")
-    return Table.of_text("Formulas of what a rank holds", caption, head, rows, left=1)
+    columns = ("formula", *(f"N = {ranks}" for ranks in RANKS), "bytes a parameter", "source")
+    return Table.of_text("Formulas of what a rank holds", caption, columns, rows, left=1)
 
 
 def tabulate_counts(size: str) -> Table:
@@ -85,15 +85,15 @@ def tabulate_counts(size: str) -> Table:
     rows = []
     for name, states in sharding.STRATEGIES.items():
         for ranks in RANKS:
-            parts = states.bytes(shapes, ranks)
-            total = sum(parts.values())
-            formula = states.formula.at(parameters, ranks, largest)
-            difference = total / formula - 1
+            bytes_by_part = states.count_bytes(shapes, ranks)
+            total = sum(bytes_by_part.values())
+            by_formula = states.formula.compute(parameters, ranks, largest)
+            difference = total / by_formula - 1
             why = ""
             if abs(difference) > LARGEST_UNEXPLAINED:
                 why = states.why
-            cells = [format_mib(parts.get(part)) for part in sharding.PARTS]
-            cells += [format_mib(total), format_mib(formula), f"{difference:+.1%}", why]
+            cells = [format_mib(bytes_by_part.get(part)) for part in sharding.PARTS]
+            cells += [format_mib(total), format_mib(by_formula), f"{difference:+.1%}", why]
             rows.append((name, str(ranks), *cells))
     caption = (
         "MiB (2^20 bytes) that the fullest rank holds between two steps, float32, Transformer of "
@@ -103,7 +103,7 @@ def tabulate_counts(size: str) -> Table:
         "compiled step, and are in neither. DeepSpeed drops gradients after the update: they are "
         "those that it starts from."
     )
-    head = (
+    columns = (
         "strategy",
         "ranks",
         "parameters",
@@ -116,7 +116,7 @@ def tabulate_counts(size: str) -> Table:
         "off",
         "why",
     )
-    return Table.of_text(f"What a rank holds, size {size}", caption, head, rows, left=1)
+    return Table.of_text(f"What a rank holds, size {size}", caption, columns, rows, left=1)
 
 
 def tabulate_unevenness() -> Table:
@@ -133,8 +133,8 @@ def tabulate_unevenness() -> Table:
         "fully_shard cuts each tensor's first axis, ZeroRedundancyOptimizer hands out whole "
         "tensors, the largest first; the embedding is one of them."
     )
-    head = ("size", "parameters", "division", *(f"N = {ranks}" for ranks in MANY_RANKS))
-    return Table.of_text("The fullest rank over an even share", caption, head, rows, left=3)
+    columns = ("size", "parameters", "division", *(f"N = {ranks}" for ranks in MANY_RANKS))
+    return Table.of_text("The fullest rank over an even share", caption, columns, rows, left=3)
 
 
 def load_predictions(root: Path) -> list[Prediction]:
@@ -144,7 +144,7 @@ def load_predictions(root: Path) -> list[Prediction]:
     table does not have are left out. Files that cannot be read are named in RecordWarnings.
     """
 
-    def find_place(prediction: Prediction) -> tuple[int, bool, int, int]:
+    def get_rank_in_table(prediction: Prediction) -> tuple[int, bool, int, int]:
         case = Case.from_id(prediction.case)
         framework = FRAMEWORKS.index(case.framework)
         strategy = list(sharding.STRATEGIES).index(case.strategy)
@@ -155,19 +155,19 @@ def load_predictions(root: Path) -> list[Prediction]:
     for prediction in store.read_models(Prediction, files):
         if Case.from_id(prediction.case).strategy in sharding.STRATEGIES:
             predictions.append(prediction)
-    return sorted(predictions, key=find_place)
+    return sorted(predictions, key=get_rank_in_table)
 
 
 def tabulate_predictions(predictions: Sequence[Prediction]) -> Table:
     """Return a table of the predicted peaks of one rank, and of the bounds of their parts."""
     versions = {}
     for framework in ("torch", "jax"):
-        used = {
-            one.versions[framework].split("+")[0]
-            for one in predictions
-            if framework in one.versions
-        }
-        versions[framework] = ", ".join(sorted(used)) or "-"
+        releases = set()
+        for prediction in predictions:
+            if framework in prediction.versions:
+                release, _, _build = prediction.versions[framework].partition("+")
+                releases.add(release)
+        versions[framework] = ", ".join(sorted(releases)) or "-"
     caption = (
         "MiB (2^20 bytes), predicted without running. states: what the rank holds between two "
         "steps, counted as above. gathered: weights that are whole at the peak, and the buffers of "
@@ -177,7 +177,7 @@ def tabulate_predictions(predictions: Sequence[Prediction]) -> Table:
         "Korthikanti et al. 2022 without dropout and in float32: of the blocks alone, scores "
         f"stored. PyTorch {versions['torch']}, JAX {versions['jax']}."
     )
-    head = (
+    columns = (
         "framework",
         "strategy",
         "size",
@@ -193,16 +193,16 @@ def tabulate_predictions(predictions: Sequence[Prediction]) -> Table:
     rows = []
     for prediction in predictions:
         cells = describe_prediction(prediction)
-        rows.append([cells[heading] for heading in head])
-    return Table.of_text("Peaks of one rank, predicted", caption, head, rows, left=3)
+        rows.append([cells[column] for column in columns])
+    return Table.of_text("Peaks of one rank, predicted", caption, columns, rows, left=3)
 
 
 def describe_prediction(prediction: Prediction) -> dict[str, str]:
-    """Return the cells of one prediction by their heading."""
+    """Return the cells of one prediction by column."""
     case = Case.from_id(prediction.case)
     parts = prediction.parts
     batch = case.batch // case.ranks
-    states = sharding.STRATEGIES[case.strategy].bytes(list_shapes(case.size), case.ranks)
+    states = sharding.STRATEGIES[case.strategy].count_bytes(list_shapes(case.size), case.ranks)
     gathered = largest_unit = formula = None
     if "gathered parameters" in parts:  # FSDP's tracker names them
         gathered = parts["gathered parameters"] + parts.get("all-gather buffers", 0)
@@ -234,6 +234,7 @@ def find_largest_unit(size: str) -> int:
     for parameter in list_parameters(size):
         unit = ""
         if parameter.name.startswith("blocks."):
-            unit = ".".join(parameter.name.split(".")[:2])
+            _blocks, number, *_ = parameter.name.split(".")
+            unit = number
         units[unit] += sharding.FLOAT32_BYTES * prod(parameter.shape)
     return max(units.values())

@@ -34,7 +34,7 @@ SHOWN = {
     "effect_proven": TableColumn("effect", format_flag, priority=DETAIL),
     "peak_instrument": TableColumn("instrument"),
 }
-ORDER = ["workload", "framework_place", "strategy_place", "strategy", "ranks"]
+ORDER = ["workload", "framework_index", "strategy_index", "strategy", "ranks"]
 CAPTION = (
     "MiB (2^20 bytes) of one rank: what it holds between two steps, counted from its storages (the "
     "most that any rank does); its peak in a step. Predicted: by framebench predict, without "
@@ -85,18 +85,18 @@ def make_fields(row: Row, ranks: Sequence[Rank]) -> dict[str, Any]:
     for part in PARTS:
         sizes = [rank.held[part] for rank in ranks if part in rank.held]
         fields[part] = max(sizes, default=None)
-    fields["strategy_place"] = find_place(row.strategy)
-    fields["framework_place"] = FRAMEWORKS.index(row.framework)
+    fields["strategy_index"] = find_catalog_index(row.strategy)
+    fields["framework_index"] = FRAMEWORKS.index(row.framework)
     return fields
 
 
-def find_place(strategy: str) -> int:
-    """Return the place of a strategy over ranks in the catalog.
+def find_catalog_index(strategy: str) -> int:
+    """Return the index of a strategy over ranks in the catalog.
 
-    A combination such as checkpoint+fsdp has the place of its part over ranks. A strategy that the
-    catalog does not have comes last.
+    A combination such as checkpoint+fsdp has the index of its strategy over ranks. A strategy that
+    the catalog does not have comes last.
     """
-    parts = strategy.split("+")
+    names = strategy.split("+")
     catalog = [name for _scenario, name in OVER_RANKS]
-    places = [place for place, name in enumerate(catalog) if name in parts]
-    return max(places, default=len(catalog))
+    indices = [index for index, name in enumerate(catalog) if name in names]
+    return max(indices, default=len(catalog))

@@ -69,22 +69,23 @@ def make_first_steps(adapter: FakeRank) -> None:
 def track_sharded(case: Case) -> tuple[int, dict[str, int]]:
     """Return the peak of a step and its parts, by PyTorch's tracker, where FSDP divides tensors."""
     adapter = FakeRank(case)
-    # outside of the mode: as many parts of each tensor as there are ranks take long to watch
+    # before `Storages` counts: cutting each tensor into a chunk for each rank would take long
     adapter.build()
     optimizer = adapter.optimizer if case.scenario_spec.trains else None
-    with Storages():  # it answers when the optimizer reads a number
+    with Storages():  # it gives the optimizer the numbers that fake tensors do not have
         make_first_steps(adapter)
         model, inputs = adapter.model, adapter.inputs
         peak, parts = private.track_step(model, optimizer, inputs, adapter.step)
-    # to the tracker, all that an operator makes during the update is a state: only some of it stays
+    # the tracker calls every tensor that is made during the update a state of the optimizer; those
+    # that do not stay are temporaries
     states = []
     for tensor in adapter.state_tensors():
         states.append(tensor.to_local() if isinstance(tensor, DTensor) else tensor)
     state_bytes = count_bytes(states)
-    passing = parts.get("optimizer states", 0) - state_bytes
-    if passing > 0:
+    temporary_bytes = parts.get("optimizer states", 0) - state_bytes
+    if temporary_bytes > 0:
         parts["optimizer states"] = state_bytes
-        parts["temporaries"] = parts.get("temporaries", 0) + passing
+        parts["temporaries"] = parts.get("temporaries", 0) + temporary_bytes
     return peak, parts
 
 
@@ -98,24 +99,24 @@ def count_storages(case: Case) -> tuple[int, dict[str, int]]:
             "parameters": count_bytes(adapter.parameters()),
             "inputs": count_bytes(adapter.input_tensors()),
         }
-        rest = "activations and temporaries"
+        others = "activations and temporaries"
         if case.scenario_spec.trains:
             adapter.optimizer.zero_grad()
             parts["optimizer states"] = count_bytes(adapter.state_tensors())
             # without gradients nothing else is there between two steps
             parts["gradient buckets"] = storages.alive - sum(parts.values())
-            rest = "activations, gradients and temporaries"
+            others = "activations, gradients and temporaries"
         storages.peak = storages.alive
         adapter.step()
-    parts[rest] = storages.peak - sum(parts.values())
+    parts[others] = storages.peak - sum(parts.values())
     return storages.peak, parts
 
 
 def count_bytes(tensors: Iterable[Tensor]) -> int:
     """Return the bytes of the tensors' storages, each counted once.
 
-    A storage without numbers has no address.
+    Storages of fake tensors have no address, so their identity is that of the C++ object.
     """
     storages = [tensor.untyped_storage() for tensor in tensors]
-    sizes = {storage._cdata: storage.nbytes() for storage in storages}
-    return sum(sizes.values())
+    bytes_by_storage = {storage._cdata: storage.nbytes() for storage in storages}
+    return sum(bytes_by_storage.values())

@@ -78,17 +78,17 @@ def run_processes(ranks: int, arguments: list[str]) -> int:
     JAX_COORDINATOR_ADDRESS.
     """
     # the port is free again when the socket is closed, and the first rank takes it
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as free_socket:
+        free_socket.bind(("localhost", 0))
+        _host, port = free_socket.getsockname()
     processes = []
     for rank in range(ranks):
-        variables = {
+        env_vars = {
             **os.environ,
             "JAX_COORDINATOR_ADDRESS": f"localhost:{port}",
             "RANK": str(rank),
         }
-        processes.append(subprocess.Popen([sys.executable, *arguments], env=variables))
+        processes.append(subprocess.Popen([sys.executable, *arguments], env=env_vars))
     statuses: list[int | None] = [None]
     # once one has failed, the others would wait for it
     while None in statuses and not any(statuses):
@@ -97,8 +97,7 @@ def run_processes(ranks: int, arguments: list[str]) -> int:
     for process in processes:
         process.kill()
         process.wait()
-    failed = [status for status in statuses if status]
-    return failed[0] if failed else 0
+    return next((status for status in statuses if status), 0)
 
 
 def run(task: Task, emit: Emit) -> dict[str, Any]:
@@ -152,15 +151,15 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     emit({"phase": "first step"})
     cold = measure_peaks(adapter)
     emit({"phase": "memory"})
-    # however long they take: a rank that makes fewer leaves the others waiting for it
+    # all of them, however long they take: if a rank made fewer, the others would wait for it
     steady = [measure_peaks(adapter) for _ in range(task.memory_steps)]
     return MemoryResult(find_largest_peaks(steady), steady, cold, adapter.live_bytes())
 
 
 def join_verified(answers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the first rank's result, or that of one which failed verification.
+    """Return the result of the first rank that failed verification, or else of rank 0.
 
-    The strategy's effect is proven only if it is in all ranks.
+    The effect of the strategy is proven only if it is proven in all ranks.
     """
     for answer in answers:
         if not answer["passed"]:
@@ -176,7 +175,7 @@ def join_verified(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def say_nothing(message: Message) -> None:
-    """Emit no message, in all ranks but the first."""
+    """Emit nothing: what all ranks but the first do with a message."""
 
 
 def carry_out(orders: dict[str, Any], emit: Emit) -> dict[str, Any]:

@@ -179,7 +179,7 @@ def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project):
 
 def test_a_profile_selects_each_of_its_cases_once_for_each_metric(listed, monkeypatch):
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "quick")
-    chosen = cases.choose_framework(listed, "jax")
+    chosen = cases.select_framework(listed, "jax")
     selected = []
     for name in chosen:
         selected += cases.select_by_parameters(chosen, name).values()

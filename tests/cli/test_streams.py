@@ -250,7 +250,7 @@ def test_work_is_named_at_its_beginning_where_there_is_no_terminal(capsys):
 
 def test_progress_is_printed_once_where_there_is_no_terminal(monkeypatch, capsys):
     """A phase may last for minutes, and is begun before anything is printed."""
-    monkeypatch.setattr(shared, "TELL_S", 0.05)
+    monkeypatch.setattr(shared, "REPORT_S", 0.05)
     with shared.show_progress("mine.py") as show:
         show("import")
         show("first steps")

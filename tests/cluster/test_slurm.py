@@ -192,7 +192,7 @@ def test_units_wait_for_the_environments_of_each_kind_of_node(own, python, resul
     (results / NODES).mkdir(parents=True)
     jobs = Jobs(results, {"time": 10}, ignore)
 
-    (setup,) = slurm.prepare([unit], jobs, ["nothing"])  # both nodes are of one kind
+    (setup,) = slurm.submit_setups([unit], jobs, ["nothing"])  # both nodes are of one kind
     slurm.submit([unit], jobs, [setup], code)
     reasons_to_wait = own.ask("squeue", "-h", "-o", "%r")
     wait_until(lambda: not select_unfinished([unit], results, code))

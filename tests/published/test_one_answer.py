@@ -57,7 +57,7 @@ def list_form_groups() -> dict[tuple[str, ...], Any]:
     (machine,) = [m for m in list_machines(RESULTS.records, RESULTS) if m.name == MACHINE]
     groups = {}
     for group in front.list_groups(machine):
-        groups[tuple(group[name] for name in front.QUESTION)] = group
+        groups[tuple(group[name] for name in front.QUESTION_COLUMNS)] = group
     return groups
 
 

@@ -4,7 +4,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from framebench.ranks.cases import match_cases, over_ranks
+from framebench.ranks.cases import match_cases, parse_rank_case
 from framebench.strategies.registry import OVER_RANKS, STRATEGIES
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import parse_any_batch
@@ -18,8 +18,8 @@ def test_the_id_has_the_ranks_and_parses_back():
     case = Case("transformer", "torch", "train", "fsdp", 4, "tiny", ranks=2)
     assert case.id == f"{FSDP}/b4x2/tiny"
     assert Case.from_id(case.id) == case
-    assert over_ranks(case.id) == case
-    assert over_ranks(f"{FSDP}/b4/tiny", 2) == case
+    assert parse_rank_case(case.id) == case
+    assert parse_rank_case(f"{FSDP}/b4/tiny", 2) == case
 
 
 def test_a_case_whose_id_has_no_ranks_is_of_one():
@@ -31,11 +31,11 @@ def test_a_case_whose_id_has_no_ranks_is_of_one():
     [(4, 2, 4), (4, 3, 6), (4, 64, 64), (1, 2, 2), (1024, 1024, 1024)],
 )
 def test_a_batch_is_rounded_up_to_as_many_samples_for_every_rank(batch, ranks, samples):
-    assert over_ranks(f"{FSDP}/b{batch}", ranks).id == f"{FSDP}/b{samples}x{ranks}/cpu"
+    assert parse_rank_case(f"{FSDP}/b{batch}", ranks).id == f"{FSDP}/b{samples}x{ranks}/cpu"
 
 
 def test_a_combination_over_ranks_has_its_parts_in_order_and_a_rounded_batch():
-    combined = over_ranks(f"{FSDP}+checkpoint/b4", 3)
+    combined = parse_rank_case(f"{FSDP}+checkpoint/b4", 3)
     assert combined.strategy == "checkpoint+fsdp"
     assert combined.batch == 6
 
@@ -58,7 +58,7 @@ def test_a_combination_over_ranks_has_its_parts_in_order_and_a_rounded_batch():
 )
 def test_invalid_rank_cases_are_refused_with_a_hint(case, ranks, message):
     with pytest.raises(UnknownCase) as caught:
-        over_ranks(case, ranks)
+        parse_rank_case(case, ranks)
     assert message in str(caught.value)
 
 
@@ -99,8 +99,8 @@ def test_a_strategy_over_ranks_is_no_case_of_a_single_process():
 
 def test_micro_batches_divide_the_samples_of_each_rank():
     """Two samples cannot be divided into four micro-batches, and four can."""
-    assert "batch 2 of each rank" in over_ranks(f"{FSDP}+accumulate/b4x2").support.why
-    assert over_ranks(f"{FSDP}+accumulate/b8x2").support.supported
+    assert "batch 2 of each rank" in parse_rank_case(f"{FSDP}+accumulate/b4x2").support.why
+    assert parse_rank_case(f"{FSDP}+accumulate/b8x2").support.supported
 
 
 def test_a_pattern_selects_several_strategies_over_ranks():

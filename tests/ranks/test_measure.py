@@ -88,7 +88,7 @@ def test_cases_over_two_ranks_are_verified_and_proven(case, folder):
 @pytest.mark.parametrize("case", list_cases_over_two())
 def test_the_largest_share_of_each_part_is_as_the_strategy_computes(case, folder):
     states = len(case.workload_spec.optimizer.states)
-    expected = STRATEGIES[case.strategy].bytes(list_shapes(case), case.ranks, states)
+    expected = STRATEGIES[case.strategy].count_bytes(list_shapes(case), case.ranks, states)
     if not case.scenario_spec.trains:
         expected = {"parameters": expected["parameters"]}
     largest_share = Counter()  # of a part, such as the weights, over all ranks
@@ -172,7 +172,7 @@ def test_deepspeeds_own_estimates_are_the_formulas():
     estimates = run_inside(
         environments.find_for_case(case), ESTIMATED, variables=dict(case.support.env)
     )
-    assert estimates == [one.at(1_000_000, 8, 30_000) for one in (stage_2, stage_3)]
+    assert estimates == [one.compute(1_000_000, 8, 30_000) for one in (stage_2, stage_3)]
 
 
 def test_a_framework_without_ranks_has_a_record_with_the_reason(tmp_path):

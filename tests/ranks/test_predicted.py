@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from framebench.engine import environments
 from framebench.models import spec
 from framebench.ranks import predicted
-from framebench.ranks.cases import over_ranks
+from framebench.ranks.cases import parse_rank_case
 from framebench.ranks.predicted import Prediction, Unpredicted, predict_rank_peak
 from framebench.ranks.sharding import (
     FLOAT32_BYTES,
@@ -35,7 +35,7 @@ COUNTS = FLOAT32_BYTES * len(SHAPES)  # PyTorch's optimizer counts the steps of 
 @cache
 def predict_case(framework: str, strategy: str, batch: str, scenario: str = "train") -> Prediction:
     """Predict a case once for all tests of this process."""
-    case = over_ranks(f"transformer/{framework}/{scenario}/{strategy}/{batch}/tiny")
+    case = parse_rank_case(f"transformer/{framework}/{scenario}/{strategy}/{batch}/tiny")
     return predict_rank_peak(case, environments.ensure(framework))
 
 
@@ -148,7 +148,7 @@ def test_a_missing_memory_tracker_is_reported():
 )
 def test_unpredictable_rank_cases_have_a_reason(case, why):
     with pytest.raises(Unpredicted, match=why):
-        predict_rank_peak(over_ranks(case), environments.describe("torch"))
+        predict_rank_peak(parse_rank_case(case), environments.describe("torch"))
 
 
 def test_parts_that_do_not_add_up_are_refused():

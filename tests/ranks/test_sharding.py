@@ -15,7 +15,7 @@ def test_formulas_give_the_gigabytes_of_the_zero_paper():
         ("ZeRO-2, mixed precision", 16.6),
         ("ZeRO-3, mixed precision", 1.9),
     ):
-        size = sharding.FORMULAS[name].at(7_500_000_000, 64)
+        size = sharding.FORMULAS[name].compute(7_500_000_000, 64)
         assert size / 1e9 == pytest.approx(gigabytes, abs=0.06)
 
 
@@ -43,7 +43,7 @@ def test_the_fullest_rank_has_at_least_its_share(rule):
 
 def test_a_strategy_holds_its_parts_by_their_rules():
     """Everything is in float32, and Adam has two moments."""
-    sizes = sharding.STRATEGIES["zero_optimizer"].bytes(SHAPES, 2)
+    sizes = sharding.STRATEGIES["zero_optimizer"].count_bytes(SHAPES, 2)
     assert sizes == {
         "parameters": 4 * 48,
         "gradients": 4 * 48,

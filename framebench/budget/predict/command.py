@@ -37,7 +37,7 @@ from framebench.cli.shared import (
 from framebench.devices.show import predict_on_device
 from framebench.engine import environments, runner
 from framebench.engine.environments import Environment
-from framebench.ranks.cases import over_ranks
+from framebench.ranks.cases import parse_rank_case
 from framebench.ranks.command import predict_rank
 from framebench.suite import hypothetical, selectors
 from framebench.suite.case import Case
@@ -135,7 +135,7 @@ def predict(
             fail(str(error), 2)
         print_predictions(predictions, as_json, labels)
     elif device is not None:
-        selector = over_ranks(case, ranks).id if ranks else case
+        selector = parse_rank_case(case, ranks).id if ranks else case
         predict_on_device(selector, device, results, as_json, again)
     elif ranks is not None or selectors.asks_for_ranks(case):
         predict_rank(case, ranks, as_json)

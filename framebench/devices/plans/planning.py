@@ -36,7 +36,7 @@ from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.engine.progress import format_duration
 from framebench.models import spec
-from framebench.ranks.cases import match_cases, over_ranks
+from framebench.ranks.cases import match_cases, parse_rank_case
 from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, find_pinned_version, read_pins
 from framebench.suite import hypothetical
@@ -83,7 +83,7 @@ def select_cases(selector: str) -> list[Case]:
             raise
     # not a declared case: one of another batch, or of other ranks
     case_id = hypothetical.add_missing_size(selector, FULL_SIZE)
-    return [over_ranks(case_id) if is_over_ranks else hypothetical.parse_any_batch(case_id)]
+    return [parse_rank_case(case_id) if is_over_ranks else hypothetical.parse_any_batch(case_id)]
 
 
 def explain_unpredictable_on_device(case: Case, device: Device) -> str | None:

@@ -63,10 +63,10 @@ def run(names: list[str], folder: Results, machine: str, to: Path | None) -> Non
         raise typer.Exit(1)
 
 
-def execute(source: Path, results: Path, machine: str, more: str = "") -> NotebookNode:
+def execute(source: Path, results: Path, machine: str, last_cell: str = "") -> NotebookNode:
     """Return the notebook with its output. Raises NotFilled.
 
-    `more` is code for one last cell, whose output is part of the notebook.
+    `last_cell` is code for one more cell, whose output is part of the notebook.
     """
     import jupytext
     from nbclient import NotebookClient
@@ -74,9 +74,9 @@ def execute(source: Path, results: Path, machine: str, more: str = "") -> Notebo
     from nbformat.v4 import new_code_cell
 
     notebook = jupytext.read(source)
-    if more:
-        notebook.cells.append(new_code_cell(more))
-    environment = {
+    if last_cell:
+        notebook.cells.append(new_code_cell(last_cell))
+    env_vars = {
         **os.environ,
         # the default arguments of `framebench.load()`
         "FRAMEBENCH_RESULTS": str(results.resolve()),
@@ -92,13 +92,13 @@ def execute(source: Path, results: Path, machine: str, more: str = "") -> Notebo
         resources=resources,
     )
     try:
-        client.execute(env=environment)
+        client.execute(env=env_vars)
     except CellExecutionError as error:
         raise NotFilled(f"{error.ename}: {error.evalue}") from None
-    # without what differs from run to run, and from machine to machine
+    # remove what differs from run to run, and from machine to machine
     notebook.metadata = {"kernelspec": KERNEL}
-    for i, cell in enumerate(notebook.cells):
-        cell.id = f"cell-{i}"
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number}"
         cell.metadata = {}
     return notebook
 

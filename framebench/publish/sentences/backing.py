@@ -41,17 +41,17 @@ def describe_backing(records: Sequence[Record], results: Path) -> Backing | None
     lost_commits = read_lost_commits(results)
     rows = []
     for record in records:
-        origin = record.provenance
-        check = record.verification
+        provenance = record.provenance
+        mathematics = record.verification and record.verification.mathematics
         rows.append(
             {
-                "case": (origin.machine, record.framework_version, record.case),
-                "is_lost": origin.commit in lost_commits,
-                "machine": origin.machine,
+                "case": (provenance.machine, record.framework_version, record.case),
+                "is_lost": provenance.commit in lost_commits,
+                "machine": provenance.machine,
                 "reference": classify_reference(record) if record.status == "ok" else None,
-                "in_float64": bool(check and check.mathematics and check.mathematics.computed),
-                # `dirty` is None if nobody knows whether there were uncommitted changes
-                "changed": origin.dirty is not False,
+                "in_float64": bool(mathematics and mathematics.computed),
+                # `dirty` is None if it is unknown whether there were uncommitted changes
+                "changed": provenance.dirty is not False,
             }
         )
     table = pd.DataFrame(rows)
@@ -76,12 +76,13 @@ def describe_verification(table: pd.DataFrame) -> str:
     measured = table[table["reference"].notna()]
     in_float32 = measured["reference"] == "float32"
     is_unreferenced = measured["reference"] == "none"
-    others = measured[in_float32 | is_unreferenced]
-    text = f"**Verified.** {len(measured) - len(others):,} of {len(measured):,} measurements agree"
+    without_float64 = measured[in_float32 | is_unreferenced]
+    agreeing_count = len(measured) - len(without_float64)
+    text = f"**Verified.** {agreeing_count:,} of {len(measured):,} measurements agree"
     text += " with values computed in float64."
-    if len(others):
-        text += f" The other {len(others):,} are of sizes without float64 values"
-        text += f"{name_machines(others)}:"
+    if len(without_float64):
+        text += f" The other {len(without_float64):,} are of sizes without float64 values"
+        text += f"{name_machines(without_float64)}:"
         text += f" {in_float32.sum():,} agree with a float32 case of the same session,"
         text += f" {is_unreferenced.sum():,} are only known to be finite."
     computed = measured["in_float64"].sum()
@@ -92,16 +93,16 @@ def describe_verification(table: pd.DataFrame) -> str:
 
 def describe_code(table: pd.DataFrame) -> str:
     """Return sentences on the records that name the code that measured them, and on the others."""
-    lost, there = table[table["is_lost"]], table[~table["is_lost"]]
-    changed = there[there["changed"]]
+    lost, with_commit = table[table["is_lost"]], table[~table["is_lost"]]
+    changed = with_commit[with_commit["changed"]]
     text = "**Repeatable.** `framebench run CASE` measures a case again."
-    text += f" {len(there) - len(changed):,} of {len(table):,} records name a commit"
+    text += f" {len(with_commit) - len(changed):,} of {len(table):,} records name a commit"
     text += " that has the code that measured them."
     if len(lost):
-        alone = len(set(lost["case"]) - set(there["case"]))
+        only_lost_count = len(set(lost["case"]) - set(with_commit["case"]))
         text += f" {len(lost):,}{name_machines(lost)} name a commit"
         text += " that this repository does not have, and are the only records of "
-        text += f"{format_count(alone, 'case')}."
+        text += f"{format_count(only_lost_count, 'case')}."
     if len(changed):
         text += f" {len(changed):,}{name_machines(changed)} had uncommitted changes,"
         text += " or cannot tell whether they had."

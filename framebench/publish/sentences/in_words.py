@@ -50,14 +50,14 @@ def describe_results(results: Results) -> list[Sentences]:
 
     The last ones say what backs the numbers of all machines.
     """
-    parts = []
+    all_sentences = []
     for machine in results.machines:
-        parts.append(describe_training(results.table(machine), machine))
+        all_sentences.append(describe_training(results.table(machine), machine))
     backed = backing.describe_backing(results.records, results.root)
     if backed:
-        parts.append(Sentences("what backs the numbers, in short", (backed.short,)))
-        parts.append(Sentences("what backs the numbers", backed.detailed))
-    return [part for part in parts if part.lines]
+        all_sentences.append(Sentences("what backs the numbers, in short", (backed.short,)))
+        all_sentences.append(Sentences("what backs the numbers", backed.detailed))
+    return [sentences for sentences in all_sentences if sentences.lines]
 
 
 def describe_training(table: pd.DataFrame, machine: str) -> Sentences:
@@ -112,8 +112,8 @@ def describe_least_needs(
     if least is not None:
         rivals = describe_rivals(find_rivals(framework_rows, least))
     if not ranked:
-        known = f"{framework}: no strategy saves memory"
-        return f"{known}, but {rivals}." if rivals else f"{known}."
+        sentence = f"{framework}: no strategy saves memory"
+        return f"{sentence}, but {rivals}." if rivals else f"{sentence}."
     needs = []
     for row in select_with_price(ranked):
         needs.append(describe_needs(row, shares))
@@ -129,11 +129,14 @@ def describe_needs(row: Any, shares: SharesByBatch) -> str:
     return f"{amount} MiB with `{row.strategy}` ({share}, {describe_cost(row)}{dependence})"
 
 
-def describe_dependence(share: float, by_batch: Mapping[int, float]) -> str:
-    """Return the share at the batch where it differs most, if by more than five points."""
+def describe_dependence(share: float, shares_by_batch: Mapping[int, float]) -> str:
+    """Return the share at the batch where it differs most, if by more than NOTED_CHANGE.
+
+    It is such as `; 61% at batch 16`, or "".
+    """
     largest_change = NOTED_CHANGE
     text = ""
-    for batch, other_share in by_batch.items():
+    for batch, other_share in shares_by_batch.items():
         if abs(other_share - share) > largest_change:
             largest_change = abs(other_share - share)
             text = f"; {other_share:.0%} at batch {batch}"

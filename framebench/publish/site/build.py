@@ -94,8 +94,8 @@ def write_pages(
         for machine in machines:
             pictures.append(figures.render_all(pool, list_figures(machine.shown, results)))
         measured = []
-        for machine, of_machine in zip(machines, pictures):
-            measured.append(machine_pages.write_machine(source, machine, of_machine))
+        for machine, machine_pictures in zip(machines, pictures):
+            measured.append(machine_pages.write_machine(source, machine, machine_pictures))
     page = Page(source, "measured", "Measured")
     page.add_markdown(
         "What each machine measured. `framebench.load()` has the same as a DataFrame."
@@ -122,11 +122,11 @@ def run_sphinx(source: Path, site: Path) -> None:
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-c", str(CONFIGURATION), "-q", "-E"]
     command += ["-W", "--keep-going", "-j", "auto", "-d", str(site.parent / "doctrees")]
     try:
-        done = children.run_program([*command, str(source), str(site)], os.environ, LIMIT_S)
+        ended = children.run_program([*command, str(source), str(site)], os.environ, LIMIT_S)
     except TimeoutError as error:
         raise Unbuildable(f"Sphinx did not end within {LIMIT_S} s") from error
-    if done.code != 0:
-        lines = done.stderr.strip().splitlines() or ["no reason given"]
+    if ended.code != 0:
+        lines = ended.stderr.strip().splitlines() or ["no reason given"]
         warnings = "\n".join(lines[:SHOWN_WARNINGS])
         raise Unbuildable(f"Sphinx has {len(lines)} lines of warnings:\n{warnings}")
 

@@ -69,12 +69,12 @@ def write_source(
     `source` is the folder that Sphinx reads; `source_name` is an article, or the reports by users.
     """
     path = f"claims/{make_slug(machine.name)}/{name_page(source_name)}"
-    of_source = [entry for entry in entries if entry.source == source_name]
-    kind = f"Claims of article {source_name}"
-    if is_report(of_source[0]):
-        kind = "Reports by users"
-    page = Page(source, path, f"{kind}, measured on {machine.name}")
-    for entry in of_source:
+    source_entries = [entry for entry in entries if entry.source == source_name]
+    title = f"Claims of article {source_name}"
+    if is_report(source_entries[0]):
+        title = "Reports by users"
+    page = Page(source, path, f"{title}, measured on {machine.name}")
+    for entry in source_entries:
         page.add_heading(f"{entry.name}: {entry.says}")
         add_claim(page, machine, entry)
     return page.save()
@@ -82,26 +82,25 @@ def write_source(
 
 def add_claim(page: Page, machine: Machine, entry: Entry) -> None:
     """Add a claim with its measurements as charts and as a table, and its records."""
-    cases = machine.results.cases_by_place
-    records = []
+    cases_by_place = machine.results.cases_by_place
+    places_and_links = []
     for place in entry.records:
-        case = cases.get(place, "")
+        case = cases_by_place.get(place, "")
         link = ""
         if case in machine.page_rows:
             link = page.root + get_case_link(machine.name, case)
-        records.append((place, link))
-    measurements = make_detail(entry)
-    # its section says everything else itself
-    bare = replace(measurements, title="Measurements", caption="", notes=())
+        places_and_links.append((place, link))
+    # the section of the claim has what the caption and the notes say
+    measurements = replace(make_detail(entry), title="Measurements", caption="", notes=())
     page.add_html(
         render(
             "claim.html",
             anchor=make_slug(entry.name),
             entry=entry,
             pictures=[make_chart(lines) for lines in group_lines(entry.lines)],
-            table=make_table(bare, page.root),
+            table=make_table(measurements, page.root),
             measurements=len(measurements.rows),
-            records=records,
+            records=places_and_links,
         )
     )
 
@@ -144,7 +143,7 @@ def draw_lines(lines: Sequence[Line]) -> dict[str, Any]:
     if first.claimed is not None:
         marks.append({"at": first.claimed, "what": "claimed"})
     spec: dict[str, Any] = json.loads(CHART.read_text(encoding="utf-8"))
-    intervals, _, rules = spec["layer"]
+    intervals, _points, rules = spec["layer"]
     intervals["encoding"]["x"]["title"] = first.metric
     rules["data"]["values"] = marks
     return spec | {"data": {"values": bars}, "height": ROW_HEIGHT * len(bars)}

@@ -43,10 +43,21 @@ from framebench.suite.sequences import drop_duplicates
 SCRIPT = "assets/data.js"
 SOURCE_PHRASES = {"compiler.plan": "planned by XLA", "allocator.simulated": "simulated"}
 COMMON_SCENARIOS = ("train", "eval")  # everyone wants predictions for these
-QUESTION = ["workload", "scenario", "size", "batch"]  # a reader chooses a group by these
-# of a predicted strategy, as the form takes it
-POINT = ["framework", "strategy", "family", "needs", "peak", "share", "base", "least"]
-POINT += ["source", "error", "href"]
+QUESTION_COLUMNS = ["workload", "scenario", "size", "batch"]  # a reader chooses a group by these
+# what the form shows of a predicted strategy
+PREDICTION_COLUMNS = [
+    "framework",
+    "strategy",
+    "family",
+    "needs",
+    "peak",
+    "share",
+    "base",
+    "least",
+    "source",
+    "error",
+    "href",
+]
 
 Group = dict[str, Any]  # of rows, or what else the form is given
 
@@ -109,17 +120,17 @@ def list_places(machines: Sequence[Machine], groups: Sequence[Group]) -> list[Gr
                 "href": f"{get_machine_folder(machine.name)}/index.html",
             }
         )
-    answered = {group["place"] for group in groups}
+    places_with_groups = {group["place"] for group in groups}
     predicted: list[Group] = []
-    others: list[Group] = []
+    without_predictions: list[Group] = []
     for device in DEVICES:
         memory = device.memory_bytes // MIB
         place = {"name": device.name, "title": device.title, "kind": "predicted", "memory": memory}
-        if device.name in answered:
+        if device.name in places_with_groups:
             predicted.append(place)
         else:
-            others.append(place)
-    return [*predicted, *measured, *others]
+            without_predictions.append(place)
+    return [*predicted, *measured, *without_predictions]
 
 
 def list_groups(machine: Machine) -> Iterator[Group]:
@@ -130,7 +141,7 @@ def list_groups(machine: Machine) -> Iterator[Group]:
     """
     used = select_in_use(machine.shown)
     groups = []
-    for _, group in used[used["needs_bytes"].notna()].groupby(QUESTION):
+    for _, group in used[used["needs_bytes"].notna()].groupby(QUESTION_COLUMNS):
         comparable = select_comparable(rows.order_by_catalog(group))
         if len(comparable):
             groups.append(comparable)
@@ -140,14 +151,14 @@ def list_groups(machine: Machine) -> Iterator[Group]:
         yield {
             "place": machine.name,
             "kind": "measured",
-            **describe_question(*map(str, first[QUESTION])),
+            **describe_question(*map(str, first[QUESTION_COLUMNS])),
             "unit": first["unit"],
             "rows": list(list_points(machine.name, group)),
         }
 
 
 def describe_question(workload: str, scenario: str, size: str, batch: str) -> Group:
-    """Return the fields by which a reader chooses a group, and the whole of its shares."""
+    """Return the fields by which a reader chooses a group, and what its shares are relative to."""
     return {
         "workload": get_title(workload),
         "scenario": get_title(scenario),
@@ -158,11 +169,10 @@ def describe_question(workload: str, scenario: str, size: str, batch: str) -> Gr
 
 
 def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield the numbers of each strategy; what is absent has no key.
+    """Yield the numbers of each strategy for the form; a missing number has no key.
 
-    `atLeast` is there where the needs are a guess (`compute_least_needs`). `rate` is the
-    throughput, with its `range` over blocks; `ratio` is the step time over that of
-    PyTorch's baseline.
+    `atLeast` is there if the needs are a guess (`compute_least_needs`). `rate` is the throughput,
+    with its `range` over blocks; `ratio` is the step time over that of PyTorch's baseline.
     """
     smallest = {ranked[0].case for _, ranked in rank_savings(group) if ranked}
     for row in rows.iterate_rows(group):
@@ -182,7 +192,7 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
         }
         if pd.notna(row.throughput):
             point["rate"] = round(row.throughput, 2)
-            point["range"] = [None, None]  # of a single block
+            point["range"] = [None, None]  # a single block has no range
             if pd.notna(row.throughput_low):
                 point["range"] = [round(row.throughput_low, 2), round(row.throughput_high, 2)]
         if pd.notna(row.torch_ratio):
@@ -198,34 +208,34 @@ def describe_guess(row: Any) -> dict[str, float]:
 
 
 def round_up_to_tenth_mib(count: float) -> float:
-    """Return bytes in MiB, rounded up to a tenth: a budget of so much does fit."""
+    """Return bytes in MiB, rounded up to a tenth, so that a budget of the result is enough."""
     return math.ceil(count / MIB * 10) / 10
 
 
 def load_predictions(results: Path) -> pd.DataFrame:
     """Return the predictions that the form answers from: of the pinned releases, of one device.
 
-    A row has a prediction's numbers by POINT. `share` is its need over the baseline's. `least`
-    marks the strategy that needs least in a framework, among those that compute what the baseline
-    does and save more than PEAK.minimum.
+    A row has PREDICTION_COLUMNS. `share` is its need relative to the baseline's. `least` marks
+    the strategy that needs least in a framework, among those that compute what the baseline does
+    and save more than PEAK.minimum.
     """
     points = []
     for planned in read_every(results):
         case = Case.from_id(planned.case)
         if is_offered(planned, case):
             points.append(describe_prediction(planned, case))
-    columns = ["place", *QUESTION, *POINT, "bytes", "same_loss", "rank"]
+    columns = ["place", *QUESTION_COLUMNS, *PREDICTION_COLUMNS, "bytes", "same_loss", "rank"]
     table = pd.DataFrame(points, columns=columns)
     table = table.astype({"bytes": float, "base": bool, "same_loss": bool})
-    # the number of the group whose rows are compared with one baseline
-    group = table.groupby(["place", *QUESTION, "framework"]).ngroup()
+    # rows with one number are compared with one baseline
+    group_number = table.groupby(["place", *QUESTION_COLUMNS, "framework"]).ngroup()
     bytes_of_baselines = table["bytes"].where(table["base"])
-    base_bytes = bytes_of_baselines.groupby(group).transform("max")
+    base_bytes = bytes_of_baselines.groupby(group_number).transform("max")
     table["share"] = (table["bytes"] / base_bytes).round(3)
     is_less = table["bytes"] < base_bytes * (1 - PEAK.minimum)
     saves = table["same_loss"] & is_less
-    least = table["bytes"][saves].groupby(group[saves]).idxmin()
-    table["least"] = table.index.isin(least)
+    least_indices = table["bytes"][saves].groupby(group_number[saves]).idxmin()
+    table["least"] = table.index.isin(least_indices)
     return table.sort_values("rank", kind="stable")
 
 
@@ -245,7 +255,7 @@ def describe_prediction(planned: Planned, case: Case) -> dict[str, Any]:
     release = f"{case.framework}-{planned.framework_version}"
     return {
         "place": planned.device,
-        **{name: getattr(case, name) for name in QUESTION},
+        **{name: getattr(case, name) for name in QUESTION_COLUMNS},
         "framework": get_title(case.framework),
         "strategy": case.strategy,
         "family": find_family(case.scenario, case.strategy),
@@ -271,9 +281,9 @@ def describe_error_interval(interval: ErrorInterval) -> str:
 def list_predicted_groups(predictions: pd.DataFrame) -> list[Group]:
     """Return each device's predictions by workload, scenario, size and batch."""
     groups = []
-    for (place, *question), group in predictions.groupby(["place", *QUESTION]):
+    for (place, *question), group in predictions.groupby(["place", *QUESTION_COLUMNS]):
         points = []
-        for point in group[POINT].to_dict("records"):
+        for point in group[PREDICTION_COLUMNS].to_dict("records"):
             points.append({name: value for name, value in point.items() if not is_missing(value)})
         groups.append(
             {
@@ -318,7 +328,7 @@ def list_questions(predictions: pd.DataFrame) -> list[Group]:
             if size.startswith(FULL_SIZE):
                 for scenario, batch in product(COMMON_SCENARIOS, preset.batches):
                     keys.append((workload, scenario, size, batch))
-    keys += predictions[QUESTION].itertuples(index=False, name=None)
+    keys += predictions[QUESTION_COLUMNS].itertuples(index=False, name=None)
     questions = []
     for workload, scenario, size, batch in drop_duplicates(keys):
         question = describe_question(workload, scenario, size, str(batch))

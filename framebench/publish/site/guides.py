@@ -93,8 +93,8 @@ def drop_dead_links(text: str, file: Path, pages: Collection[Path]) -> str:
     def replace(found: re.Match[str]) -> str:
         """Return the link as it is, or only its text."""
         path = Path(os.path.normpath(file.parent / found["target"]))
-        stays = found["image"] or path in pages or not path.exists()
-        return found[0] if stays else found["text"]
+        is_kept = found["image"] or path in pages or not path.exists()
+        return found[0] if is_kept else found["text"]
 
     return LINK.sub(replace, text)
 

@@ -29,7 +29,7 @@ from framebench.versions.table import make_table as make_version_table
 if TYPE_CHECKING:
     from framebench.analysis.figures import Picture
 
-SHORT = ", in short"  # ends the titles of tables with a part of another's rows
+SHORT = ", in short"  # the ending of a table's title if it has only some rows of another table
 # columns of the table of all cases; the section of a case has the others
 PLACES = ("framework", "strategy", "workload", "scenario", "batch", "size", "framework_version")
 NUMBERS = ("shared_bytes", "relative_peak", "step_time_s", "relative", "effect_proven")
@@ -43,11 +43,11 @@ def write_machine(source: SourceFolder, machine: Machine, pictures: Iterable[Pic
     page = Page(source, f"{get_machine_folder(machine.name)}/index", machine.name)
     page.add_text(tables.describe_conditions(machine.shown))
     page.add_tables(make_answer(machine.shown), *tables.make_framework_tables(machine.shown))
-    below = list(write_workloads(source, machine))
-    below.append(write_all_cases(source, machine))
-    below += write_versions(source, machine)
-    below += write_figures(source, machine, pictures)
-    page.add_contents(below, is_hidden=True)
+    subpages = list(write_workloads(source, machine))
+    subpages.append(write_all_cases(source, machine))
+    subpages += write_versions(source, machine)
+    subpages += write_figures(source, machine, pictures)
+    page.add_contents(subpages, is_hidden=True)
     return page.save()
 
 
@@ -71,7 +71,7 @@ def write_all_cases(source: SourceFolder, machine: Machine) -> str:
     """Write one table of all cases, and the pages that say everything about each."""
     columns = {name: TableColumn(name.removeprefix("framework_")) for name in PLACES}
     numbers = {name: tables.SHOWN[name] for name in NUMBERS}
-    every = Table(
+    table = Table(
         "All cases",
         "One record per case and version: the current one. "
         f"{tables.describe_instruments(machine.table)} A strategy leads to the section of its "
@@ -84,7 +84,7 @@ def write_all_cases(source: SourceFolder, machine: Machine) -> str:
     )
     path = f"{get_machine_folder(machine.name)}/cases"
     page = Page(source, path, f"All cases on {machine.name}")
-    page.add_html(make_table(every, page.root))
+    page.add_html(make_table(table, page.root))
     page.add_contents(write_cases(source, machine), is_hidden=True)
     return page.save()
 
@@ -164,13 +164,13 @@ def make_history_table(case_records: list[Record]) -> Table:
     """Return every record of the case on this machine, in the order given."""
     rows = []
     for record in case_records:
-        origin = record.provenance
+        provenance = record.provenance
         rows.append(
             (
-                f"{origin.measured_at:%Y-%m-%d %H:%M:%S}",
+                f"{provenance.measured_at:%Y-%m-%d %H:%M:%S}",
                 record.framework_version or "-",
-                (origin.commit or "unknown")[:10],
-                str(origin.protocol),
+                (provenance.commit or "unknown")[:10],
+                str(provenance.protocol),
                 record.status,
                 format_mib(record.peak_bytes, ",.2f"),
                 format_field(record.step_time_s) or "-",

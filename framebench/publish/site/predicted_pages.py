@@ -34,7 +34,7 @@ from framebench.suite.case import Case
 from framebench.suite.sequences import group_by
 
 SOURCE_TITLES = {"compiler.plan": "XLA's plan", "allocator.simulated": "simulated step"}
-HEAD = ("case", "release", "reserved MiB", "needs MiB", "of memory", "source")
+COLUMNS = ("case", "release", "reserved MiB", "needs MiB", "of memory", "source")
 
 
 def name_release(planned: Planned) -> str:
@@ -44,12 +44,12 @@ def name_release(planned: Planned) -> str:
 
 def write_predictions(source: SourceFolder, results: Path) -> list[str]:
     """Write the pages of all devices, and return the path of the first one, if there is any."""
-    by_device: dict[str, list[Planned]] = defaultdict(list)
+    predictions_by_device: dict[str, list[Planned]] = defaultdict(list)
     for planned in read_every(results):
         is_of_suite = Case.from_id(planned.case).workload != USER_MODEL
         if planned.device in BY_NAME and is_of_suite:
-            by_device[planned.device].append(planned)
-    if not by_device:
+            predictions_by_device[planned.device].append(planned)
+    if not predictions_by_device:
         return []
     page = Page(source, "predicted/index", "Predicted")
     page.add_markdown(
@@ -57,11 +57,12 @@ def write_predictions(source: SourceFolder, results: Path) -> list[str]:
         "JAX's is planned by XLA. Nothing here is measured. "
         "`framebench predict CASE --device NAME` predicts what is missing."
     )
-    below = []
+    device_pages = []
     for device in DEVICES:
-        if device.name in by_device:
-            below.append(write_device(source, device, by_device[device.name], results))
-    page.add_contents(below)
+        if device.name in predictions_by_device:
+            predictions = predictions_by_device[device.name]
+            device_pages.append(write_device(source, device, predictions, results))
+    page.add_contents(device_pages)
     page.add_tables(tabulate_errors(), tabulate_judged_steps(), tabulate_devices())
     return [page.save()]
 
@@ -82,12 +83,14 @@ def write_device(
         link = get_prediction_link(device.name, planned.case, name_release(planned))
         rows.append((page.root + link, planned, describe_numbers(planned, device)))
     page.add_heading("Every prediction")
-    page.add_html(render("predictions.html", head=HEAD, rows=rows))
+    page.add_html(render("predictions.html", head=COLUMNS, rows=rows))
     page.add_tables(*make_device_tables(device, predictions, results))
-    by_page = group_by(predictions, lambda each: get_prediction_page(device.name, each.case))
+    predictions_by_page = group_by(
+        predictions, lambda planned: get_prediction_page(device.name, planned.case)
+    )
     section_pages = []
-    for path, of_page in sorted(by_page.items()):
-        section_pages.append(write_sections(source, path, device, of_page))
+    for path, page_predictions in sorted(predictions_by_page.items()):
+        section_pages.append(write_sections(source, path, device, page_predictions))
     page.add_contents(section_pages, is_hidden=True)
     return page.save()
 

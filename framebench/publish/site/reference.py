@@ -13,7 +13,7 @@ from framebench.devices.tables import frame as planned_frame
 from framebench.devices.tables.table import tabulate_devices
 from framebench.publish.site.guides import list_reference_guides
 from framebench.publish.site.source import Page, SourceFolder
-from framebench.publish.tables import describe_columns
+from framebench.publish.tables import tabulate_columns
 
 # the public functions by module
 API = {
@@ -26,7 +26,7 @@ API = {
 def write_reference(source: SourceFolder) -> str:
     """Write the pages and return the path of the first one."""
     columns = Page(source, "reference/columns", "Columns")
-    columns.add_tables(describe_columns(), planned_frame.columns())
+    columns.add_tables(tabulate_columns(), planned_frame.columns())
     strategies = Page(source, "reference/strategies", "Strategies in every framework")
     strategies.add_markdown(
         "*native*: the framework has it; *emulated*: written with its public parts; *always on*: "

@@ -183,7 +183,7 @@ def test_an_interruption_promises_plans_only_where_they_are_reused(workload, is_
 
 def test_a_search_prints_its_round_and_one_estimate_for_all_cases(fake_needs, monkeypatch):
     """A plan of the fake takes a minute, and the two cases of a round are planned at once."""
-    monkeypatch.setattr(shared, "TELL_S", 0.01)
+    monkeypatch.setattr(shared, "REPORT_S", 0.01)
 
     def need_slowly(case):
         time.sleep(0.05)
