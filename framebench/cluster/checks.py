@@ -55,6 +55,7 @@ def check(root: Path) -> CheckReport:
         for problem in check_record(place, record):
             report.problems.append(f"{place}: {problem}")
     report.problems += check_blocks(report.records)
+    report.problems += check_verified_blocks(report.records)
     report.problems += find_copies(report.records)
     report.notes += list_notes(list(report.records.values()))
     if not report.records:
@@ -227,6 +228,19 @@ def check_blocks(records: dict[str, Record]) -> Iterator[str]:
         for name, fact in facts.items():
             if fact != first_facts[name]:
                 yield f"{place}: the records of its block differ in their {name}"
+
+
+def check_verified_blocks(records: dict[str, Record]) -> Iterator[str]:
+    """Yield records whose tensors another block is said to have verified, if none here did so."""
+    verified_whole = set()
+    for record in records.values():
+        verification = record.verification
+        if record.turns and verification and verification.passed and not verification.verified_in:
+            verified_whole.add((record.case, record.turns.block))
+    for place, record in records.items():
+        block = record.verification.verified_in if record.verification else None
+        if block and (record.case, block) not in verified_whole:
+            yield f"{place}: its tensors were verified in block {block}, of which no record is here"
 
 
 def find_copies(records: dict[str, Record]) -> Iterator[str]:

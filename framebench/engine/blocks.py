@@ -38,7 +38,7 @@ from framebench.records import provenance, store
 from framebench.records.record import Record
 from framebench.records.record_parts import Turns
 from framebench.suite.case import Case
-from framebench.suite.protocol import Reference
+from framebench.suite.protocol import Reference, VerifiedBlock
 from framebench.suite.result import Mathematics
 from framebench.suite.sequences import cut_into_batches
 
@@ -395,7 +395,8 @@ def start_processes(
             process = TimedProcess(variant, run.options, run.get_scratch(variant), on_phase)
             processes.append(process)
             batch.append(process)
-            process.start(find_substitute_reference(variant.case, run, processes), core)
+            reference = find_substitute_reference(variant.case, run, processes)
+            process.start(reference, find_verified_block(variant, run), core)
         if not batch:
             return
         for process in batch:
@@ -442,6 +443,21 @@ def find_substitute_reference(
             verified.append((process.variant.case, process.verification))
     machine = provenance.read_machine_name()
     return references.find_reference(case, verified, run.id, run.results, machine)
+
+
+def find_verified_block(variant: Variant, run: Run) -> VerifiedBlock | None:
+    """Return the session's block that has verified a variant tensor by tensor, or None.
+
+    A case with which others are compared, for want of float64 values, is verified in each block.
+    """
+    if references.needs_reference(variant.case):
+        return None
+    for record in run.get_records(variant):
+        verification = record.verification
+        is_whole = verification is not None and verification.verified_in is None
+        if verification and is_whole and record.status == "ok" and record.turns:
+            return VerifiedBlock(record.turns.block, verification.tolerance)
+    return None
 
 
 def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:

@@ -26,7 +26,7 @@ from framebench.records.record import Record, read_result
 from framebench.records.record_base import Status
 from framebench.suite import profiles
 from framebench.suite.case import Case
-from framebench.suite.protocol import Part, Reference, Task, Turn
+from framebench.suite.protocol import Part, Reference, Task, Turn, VerifiedBlock
 from framebench.suite.result import Result, StrategyEffect
 
 RESULTS = provenance.ROOT / "results"
@@ -64,6 +64,7 @@ class Options:
         built_on: int | None = None,
         spin: float = 0.0,
         extra: float = 0.0,
+        verified: VerifiedBlock | None = None,
     ) -> Task:
         """Return the orders for a worker that measures a part of the case."""
         return Task(
@@ -74,6 +75,7 @@ class Options:
             built_on=built_on,
             memory_limit=self.memory_limit,
             reference=reference,
+            verified=verified,
             spin=spin,
             extra=extra,
         )

@@ -25,7 +25,7 @@ from framebench.engine.supervisor import Worker
 from framebench.instruments import nvml
 from framebench.instruments.host import read_status
 from framebench.records.record import read_result
-from framebench.suite.protocol import Command, Message, Reference, Turn
+from framebench.suite.protocol import Command, Message, Reference, Turn, VerifiedBlock
 from framebench.suite.result import Verification
 
 TURN_S = 0.05  # a turn has as many steps as take this long: shorter turns are noise
@@ -69,8 +69,16 @@ class TimedProcess:
     joules: float = 0.0  # of the whole GPU during its turns
     resident_bytes: int = 0
 
-    def start(self, reference: Reference | None, core: int | None = None) -> None:
-        """Start the process on this core, or on that of its turns."""
+    def start(
+        self,
+        reference: Reference | None,
+        verified: VerifiedBlock | None,
+        core: int | None = None,
+    ) -> None:
+        """Start the process on this core, or on that of its turns.
+
+        `verified` is the block of the session, if any, that has verified the variant's tensors.
+        """
         self.is_cold = not self.scratch.exists()
         self.scratch.mkdir(parents=True, exist_ok=True)
         case, environment = self.variant.case, self.variant.environment
@@ -82,7 +90,9 @@ class TimedProcess:
         built_on = None
         if options.pin and core != options.choose_core():
             built_on = core
-        task = options.make_task(case, "time", reference, built_on, self.variant.spin)
+        task = options.make_task(
+            case, "time", reference, built_on, self.variant.spin, verified=verified
+        )
         self.worker = Worker(
             environment, "framebench.worker.worker", task.as_dict(), variables, live=True
         )

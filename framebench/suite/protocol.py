@@ -43,6 +43,14 @@ class Reference:
 
 
 @dataclass(frozen=True)
+class VerifiedBlock:
+    """An earlier block of the session in which a case was verified tensor by tensor."""
+
+    name: str
+    tolerance: dict[str, float]  # of each value, relative, as it was measured there
+
+
+@dataclass(frozen=True)
 class Task:
     """The orders of one worker."""
 
@@ -56,6 +64,7 @@ class Task:
     built_on: int | None = None  # but pin it to this one until it is ready
     memory_limit: int | None = None  # bytes of private memory the worker may map
     reference: Reference | None = None  # where golden.json has no values
+    verified: VerifiedBlock | None = None  # then only the losses are verified again
     # For studies of what verdicts find, which plant a known difference. No case is measured so.
     spin: float = 0.0  # a share of its own time by which each timed step is made longer
     extra: float = 0.0  # a share of its peak by which each step holds more
@@ -64,8 +73,12 @@ class Task:
     def from_dict(fields: dict[str, Any]) -> Task:
         """Return the task that `as_dict` was called on."""
         task = Task(**fields)
-        reference = fields.get("reference")
-        return replace(task, reference=Reference(**reference)) if reference else task
+        reference, verified = fields.get("reference"), fields.get("verified")
+        if reference:
+            task = replace(task, reference=Reference(**reference))
+        if verified:
+            task = replace(task, verified=VerifiedBlock(**verified))
+        return task
 
     def as_dict(self) -> dict[str, object]:
         """Return the task as JSON takes it."""

@@ -80,6 +80,8 @@ class Verification:
     # the source of `golden` if two frameworks have not agreed on its values: a record of the same
     # session, or one framework
     against: str | None = None
+    # the earlier block of the session that verified its tensors: here only losses were compared
+    verified_in: str | None = None
     observed: dict[str, float | None] = field(default_factory=dict)
     golden: dict[str, float] = field(default_factory=dict)
     relative_error: dict[str, float | None] = field(default_factory=dict)

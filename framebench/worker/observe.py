@@ -44,6 +44,19 @@ def make_first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
         return _train(adapter, before)
 
 
+def observe_losses(adapter: Adapter) -> tuple[list[float], Observed]:
+    """Make the first steps, and return their seconds, and their losses as the observations."""
+    with adapter.disable_randomness():
+        seconds = [make_timed_step(adapter)]
+        if not adapter.case.scenario_spec.trains:
+            return seconds, Observed({"loss": adapter.loss()})
+        values = {"loss_0": adapter.loss()}
+        while len(seconds) < adapter.workload.update_period + LOSS_STEPS:
+            seconds.append(make_timed_step(adapter))
+        values[f"loss_{LOSS_STEPS}"] = adapter.loss()
+    return seconds, Observed(values)
+
+
 def restart(adapter: Adapter) -> None:
     """Return to the first batch and to the case's weights, without compiling the step again."""
     while adapter.loader is not None and adapter.steps % STREAM_BATCHES:

@@ -19,7 +19,7 @@ from framebench.adapters.base import Adapter
 from framebench.models.spec import USER_MODEL
 from framebench.strategies.quantized import count_moment_bytes
 from framebench.suite.case import Case
-from framebench.suite.protocol import LOSS_STEPS, Reference
+from framebench.suite.protocol import LOSS_STEPS, Reference, VerifiedBlock
 from framebench.suite.result import RepeatedVerification, TensorComparison, Verification
 from framebench.suite.tensors import NORM, Summaries, Summary, measure_errors, measure_max_error
 from framebench.worker.laziness_check import (
@@ -27,7 +27,13 @@ from framebench.worker.laziness_check import (
     describe_late_result,
     describe_other_losses,
 )
-from framebench.worker.observe import Observed, make_first_steps, observe_output, restart
+from framebench.worker.observe import (
+    Observed,
+    make_first_steps,
+    observe_losses,
+    observe_output,
+    restart,
+)
 from framebench.worker.stepping import make_timed_step
 from framebench.worker.tolerances import (
     DIGITS_LOST,
@@ -95,6 +101,32 @@ def make_verified_steps(
     return first_steps, verification
 
 
+def confirm_first_steps(
+    adapter: Adapter, reference: Reference, block: VerifiedBlock
+) -> tuple[ObservedSteps, Verification]:
+    """Make the first steps and compare their losses with the reference, and nothing else.
+
+    `block` has verified every tensor, and its process ran the same program. So a wrong step would
+    have to differ from that one, and then its losses differ.
+    """
+    seconds, observed = observe_losses(adapter)
+    tolerances = Tolerances(values=block.tolerance, tensors={}, update=math.inf)
+    without_tensors = replace(reference, tensors={})
+    verification = compare(adapter.case, observed, without_tensors, tolerances)
+    verification = replace(
+        verification,
+        against=describe_source(adapter.case, reference),
+        verified_in=block.name,
+        still=adapter.case.is_deterministic,
+    )
+    return ObservedSteps(seconds, observed, tolerances), verification
+
+
+def describe_source(case: Case, reference: Reference) -> str | None:
+    """Return where the values come from if two frameworks have not agreed on them."""
+    return reference.case or case.workload_spec.unconfirmed.get(case.golden_key)
+
+
 def explain_by_choices(adapter: Adapter, tolerances: Tolerances) -> str:
     """Return which choices rounding changes, if they alone make the first steps wrong, else "".
 
@@ -149,7 +181,7 @@ def verify(
         verification = replace(verification, reason=cause or verification.reason)
     return replace(
         verification,
-        against=reference.case or case.workload_spec.unconfirmed.get(case.golden_key),
+        against=describe_source(case, reference),
         still=case.is_deterministic,
         state_bytes=observed.state_bytes,
     )
@@ -463,24 +495,33 @@ def verify_again(
     # between the first weights and the step of the first of these losses; read it before `restart`
     updates_before = adapter.steps - adapter.restored_at - len(losses)
     reference = find_reference(case, session_reference)
+    timed = check_timed_steps(adapter, losses, reference)
+    reason = timed.reason
+    if case.scenario_spec.trains:
+        restart(adapter)
+        _, observed = make_first_steps(adapter)
+        reason = reason or describe_unrepeated(adapter, losses, updates_before, tolerances) or None
+    else:
+        reason = reason or describe_ignored_inputs(adapter) or None
+        observed = repeat_evaluation(adapter)
+    again = compare_again(case, observed, reference, tolerances)
+    if reason:
+        again = replace(again, passed=False, reason=reason)
+    return replace(again, unmoved_steps=timed.unmoved_steps)
+
+
+def check_timed_steps(
+    adapter: Adapter, losses: list[float], reference: Reference | None
+) -> RepeatedVerification:
+    """Check that the timed steps did their work, each and in its time, and repeat none."""
     unmoved = 0
-    if case.scenario_spec.trains and must_move(case, reference, losses):
+    if adapter.case.scenario_spec.trains and must_move(adapter.case, reference, losses):
         unmoved = count_unmoved(losses)
     reason = describe_other_outputs(adapter)
     if not reason and unmoved:
         reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
     reason = reason or describe_late_result(adapter)
-    if case.scenario_spec.trains:
-        restart(adapter)
-        _, observed = make_first_steps(adapter)
-        reason = reason or describe_unrepeated(adapter, losses, updates_before, tolerances)
-    else:
-        reason = reason or describe_ignored_inputs(adapter)
-        observed = repeat_evaluation(adapter)
-    again = compare_again(case, observed, reference, tolerances)
-    if reason:
-        again = replace(again, passed=False, reason=reason)
-    return replace(again, unmoved_steps=unmoved)
+    return RepeatedVerification(not reason, reason or None, unmoved)
 
 
 def repeat_evaluation(adapter: Adapter) -> Observed:

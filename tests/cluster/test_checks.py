@@ -88,6 +88,7 @@ TAMPERED: list[tuple[dict[str, Any], str]] = [
         {"verification.relative_error": {}, "verification.tensors": {}},
         "nothing was compared",
     ),
+    ({"verification.verified_in": "s/group/0.0"}, "of which no record is here"),
     ({"verification.mathematics": WRONG}, "mathematics is wrong in float64"),
     ({"verification": None}, "nothing was verified"),
     ({"status": "wrong", "reason": "x"}, "and yet it has measurements"),

@@ -12,7 +12,7 @@ import pytest
 from framebench.engine import references
 from framebench.records import store
 from framebench.suite.case import Case
-from framebench.suite.protocol import Reference, Task
+from framebench.suite.protocol import Reference, Task, VerifiedBlock
 from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import Summaries
@@ -124,6 +124,8 @@ def test_baselines_are_measured_first_and_small_sizes_keep_their_order():
 
 
 def test_a_task_survives_its_command_line():
-    for reference in (None, Reference(BASE.id, SEEN, GRADIENT)):
-        task = Task(BASE.id, "time", reference=reference)
+    reference = Reference(BASE.id, SEEN, GRADIENT)
+    verified = VerifiedBlock("s/group/0.0", tolerance={"loss_0": 1e-3})
+    for options in ({}, {"reference": reference}, {"verified": verified}):
+        task = Task(BASE.id, "time", **options)
         assert Task.from_dict(task.as_dict()) == task

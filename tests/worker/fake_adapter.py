@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from framebench.suite.case import Case
@@ -32,6 +33,9 @@ class ScriptedAdapter:
 
     def step(self) -> None:
         """Make no step."""
+
+    def disable_randomness(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def synchronize(self) -> None:
         """Wait for nothing."""

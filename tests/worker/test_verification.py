@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from framebench.suite.case import Case
-from framebench.suite.protocol import Reference
+from framebench.suite.protocol import Reference, VerifiedBlock
 from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
 from framebench.worker import laziness_check, verification
@@ -24,6 +24,7 @@ from framebench.worker.verification import (
     compare,
     compare_tensors,
     compute_state_bytes,
+    confirm_first_steps,
     describe_other_outputs,
     find_reference,
     verify,
@@ -138,6 +139,23 @@ def test_values_that_are_not_finite_fail_verification(number):
     found = verify_observed(TRAIN, for_tensor)
     assert not found.passed
     assert found.tensors["weight"].worst == "ln_f.bias"
+
+
+@pytest.mark.parametrize(
+    ("case", "changed", "passed"),
+    [(TRAIN, None, True), (TRAIN, "loss_0", False), (TRAIN, "loss_1", False), (EVAL, None, True)]
+    + [(EVAL, "loss", False)],
+)
+def test_a_later_block_compares_the_losses_of_its_first_steps(case, changed, passed):
+    reference = find_reference(case)
+    losses = {name: value for name, value in reference.values.items() if "loss" in name}
+    if changed:
+        losses[changed] *= 1 + 2 * ALLOWED
+    adapter = ScriptedAdapter(case, losses.values())
+    block = VerifiedBlock("s/group/0.0", dict.fromkeys(losses, ALLOWED))
+    _, found = confirm_first_steps(adapter, reference, block)
+    assert (found.passed, found.verified_in) == (passed, block.name)
+    assert found.golden == {name: reference.values[name] for name in losses}
 
 
 @pytest.fixture
