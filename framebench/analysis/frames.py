@@ -207,7 +207,7 @@ def make_row(
     """
     newest, record, timed = measured
     values = describe_case(newest)
-    values |= describe_verification(newest)
+    values |= describe_verification(measured)
     values |= describe_memory(record)
     values |= find_needs(record, searches)
     values["needs_ratio"] = divide_needs(record, base, searches)
@@ -255,13 +255,14 @@ def describe_case(newest: RecordBase) -> dict[str, Any]:
     )
 
 
-def describe_verification(newest: RecordBase) -> dict[str, Any]:
+def describe_verification(measured: AnyMeasured) -> dict[str, Any]:
     """Return the columns of the verification, and of the proof that the strategy was on."""
+    newest = measured.newest
     check = newest.verification
     mathematics = check.mathematics if check else None
     return dict(
         verified=newest.verified,
-        worst_error=find_worst_error(newest),
+        worst_error=find_worst_error(measured),
         mathematics_error=mathematics.error if mathematics else None,
         effect_proven=newest.effect.proven if newest.effect else None,
     )
@@ -385,10 +386,14 @@ def is_base_batch(case: Case) -> bool:
     return case.batch == case.workload_spec.sizes[case.size].base
 
 
-def find_worst_error(record: RecordBase) -> float | None:
-    """Return the largest of the verification's relative errors."""
-    errors = record.verification.relative_error.values() if record.verification else []
-    return max((error for error in errors if error is not None), default=None)
+def find_worst_error(measured: AnyMeasured) -> float | None:
+    """Return the largest of the relative errors of the newest block that was verified whole."""
+    for record in (measured.newest, *reversed(measured.timed), measured.record):
+        verification = record.verification
+        if verification is not None and verification.verified_in is None:
+            errors = verification.relative_error.values()
+            return max((error for error in errors if error is not None), default=None)
+    return None
 
 
 def get_activation_bytes(record: RecordBase) -> int | None:

@@ -89,6 +89,7 @@ class TableVerification(Struct, gc=False):
     """The verification of a result (`suite.result.Verification`)."""
 
     passed: bool
+    verified_in: str | None = None
     relative_error: dict[str, float | None] = {}
     mathematics: TableMathematics | None = None
 

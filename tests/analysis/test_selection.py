@@ -19,6 +19,7 @@ from framebench.analysis.selection import (
 )
 from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record
+from framebench.suite.result import Verification
 from tests.fake_records import (
     CASE,
     change_provenance,
@@ -70,6 +71,16 @@ def test_a_block_of_fewer_than_three_rounds_counts_for_its_peak_only():
     assert row.peak_bytes == 100
     assert row.step_time_s is None
     assert (row.samples, row.blocks) == (0, 0)
+
+
+def test_the_error_of_a_case_is_that_of_the_block_that_verified_its_tensors():
+    whole = Verification(passed=True, relative_error={"loss_0": 1e-8, "grad_norm": 1e-3})
+    losses = Verification(passed=True, verified_in="s/g/0.0", relative_error={"loss_0": 1e-8})
+    first = record(step_s=[1.0], verification=whole)
+    later = make_later(record(step_s=[1.0], verification=losses))
+    (row,) = make_rows([first, later])
+    assert row.worst_error == 1e-3
+    assert row.verified
 
 
 def test_a_case_that_no_longer_runs_has_no_numbers():
