@@ -18,6 +18,7 @@ from framebench.engine.groups import Group
 from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
 from framebench.records.record import Record
+from framebench.user_model.measure import Deadline
 
 HasTime = Callable[[Sequence[Variant]], bool]  # whether these variants may still be measured
 
@@ -32,21 +33,22 @@ def take_first_look(
     run: blocks.Run,
     baseline_bytes: int,
     show: Callable[[list[Record]], None],
-    has_time: HasTime = has_time_always,
+    deadline: Deadline,
 ) -> None:
     """Measure the memory of each variant and verify it once; without times also what compiles.
 
     What an interrupted session has looked at is not looked at again. `show` gets the records before
-    what takes minutes: compilers, or times. `baseline_bytes` is what a process of the baseline
-    took: it decides how many processes run at once. `has_time` is asked before more are measured.
+    what takes minutes, compilers or times, if there is time for any of it. `baseline_bytes` is what
+    a process of the baseline took: it decides how many processes run at once.
     """
     eager = [variant for variant in variants if not variant.case.strategy_spec.compiles]
     compiled = [variant for variant in variants if variant.case.strategy_spec.compiles]
-    records = look_at(eager, run, baseline_bytes, has_time)
-    if compiled or not run.without_times:  # else what is shown last is the same
+    records = look_at(eager, run, baseline_bytes, deadline.allows)
+    next_ones = compiled[:1] if run.without_times else variants
+    if next_ones and deadline.has_time(next_ones):  # else what is shown last is the same
         show(records)
     if run.without_times:
-        look_at(compiled, run, baseline_bytes, has_time)
+        look_at(compiled, run, baseline_bytes, deadline.allows)
 
 
 def look_at(

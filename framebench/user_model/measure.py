@@ -33,14 +33,18 @@ class Deadline:
     has_begun: bool = False  # whether something was allowed
     is_over: bool = False  # whether something was not allowed
 
-    def allows(self, variants: Sequence[Variant]) -> bool:
+    def has_time(self, variants: Sequence[Variant]) -> bool:
         """Return whether these variants can still be measured once, by what they should take."""
         if self.moment is None or not self.has_begun:
-            self.has_begun = True
             return True
         cases = [variant.case for variant in variants]
         end = time.monotonic() + self.progress.estimate_block(cases)
-        self.is_over |= end > self.moment
+        return not self.is_over and end <= self.moment
+
+    def allows(self, variants: Sequence[Variant]) -> bool:
+        """Return whether these variants may be measured now. If not, all is over."""
+        self.is_over = not self.has_time(variants)
+        self.has_begun = True
         return not self.is_over
 
 

@@ -103,7 +103,7 @@ def measure_strategies(
             to_check = list(dict.fromkeys([variants[0], *unmeasured]))  # the baseline first
             checks_ahead = plan.limit_s is None  # else they could take all of the time
             run.check_mathematics = Float64Checks(to_check, survey["held"], checks_ahead)
-            take_first_look(variants, run, survey["held"], show_first, deadline.allows)
+            take_first_look(variants, run, survey["held"], show_first, deadline)
             if plan.options.rounds and deadline.allows(variants):
                 measure_times(variants, run, plan, began, deadline)
     except KeyboardInterrupt:

@@ -20,6 +20,7 @@ from framebench.records.provenance import read_machine_name
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.user_model import command, look, session
+from framebench.user_model.measure import Deadline
 from framebench.user_model.session import NO_TIME, TrialOutcome, TrialPlan, measure_strategies
 from tests.callbacks import ignore
 from tests.fake_records import provenance, record
@@ -32,14 +33,18 @@ VARIANTS = [
 
 
 @pytest.mark.parametrize(
-    ("without_times", "last"),
+    ("without_times", "seconds", "last"),
     [
-        (False, ["table of 4"]),  # what compiles is in the blocks that follow
-        (True, ["table of 4", "block of compile"]),
+        (False, None, ["table of 4"]),  # what compiles is in the blocks that follow
+        (False, 60, []),
+        (True, None, ["table of 4", "block of compile"]),
+        (True, 60, []),
     ],
 )
-def test_eager_strategies_are_shown_before_compiled_ones(without_times, last, monkeypatch):
-    """Two are looked at together, as there are two cores."""
+def test_eager_strategies_are_shown_before_compiled_ones_if_there_is_time_for_these(
+    without_times, seconds, last, monkeypatch
+):
+    """Two are looked at together, as there are two cores. What compiles takes 100 s."""
     events = []
 
     def list_names(variants: Any) -> str:
@@ -66,7 +71,11 @@ def test_eager_strategies_are_shown_before_compiled_ones(without_times, last, mo
     monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
     monkeypatch.setattr(look.blocks, "measure_group", measure_group)
     monkeypatch.setattr(Options, "list_cores", Mock(return_value=(1, 0)))
-    look.take_first_look(VARIANTS, run, 2**20, show)
+    moment = None if seconds is None else time.monotonic() + seconds
+    progress = SimpleNamespace(
+        estimate_block=lambda cases: 100 * sum(case.strategy_spec.compiles for case in cases)
+    )
+    look.take_first_look(VARIANTS, run, 2**20, show, Deadline(moment, progress))
     assert events == ["fp32, checkpoint", "amp_bf16, keep_grads", *last]
 
 
