@@ -124,6 +124,15 @@ def test_the_wheel_offers_pytest_its_fixture_and_pip_its_extras(installed):
 
 
 @pytest.mark.slow
+def test_the_published_records_count_until_cases_were_measured(installed, tmp_path):
+    """Predictions and models of one's own lie in the same folder."""
+    (tmp_path / "results/own/planned").mkdir(parents=True)
+    code = "import framebench; print(len(framebench.load(machine='zen4-2core')))"
+    loaded = run_installed(installed, tmp_path, "-c", code)
+    assert int(loaded.stdout) > 100
+
+
+@pytest.mark.slow
 @pytest.mark.usefixtures("environment")
 def test_an_installed_copy_measures_into_the_current_folder(installed, tmp_path):
     """The folder lies in a repository of the user's, whose commit is not the project's."""

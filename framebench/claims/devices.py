@@ -14,6 +14,7 @@ from framebench.devices.catalog import BY_NAME, UnknownDevice
 from framebench.suite.sequences import drop_duplicates, group_by
 
 CPU = "cpu"
+MOST_SIMILAR = 3  # numbers of a device in an answer that has no verdict for it
 # verdicts that need no measurement on the device
 ON_EVERY_DEVICE = ("no such API", "listing does not run", "by definition")
 
@@ -51,7 +52,23 @@ def describe_for_device(entry: Entry, device: str) -> str:
             f"On {device}: {entry.judged}; {entry.numbers} (not measured there; it should hold "
             f"on every device: {entry.why})."
         )
-    return f"On {device}: not known. {' '.join(map(describe_verdict_of_source, groups))}"
+    similar = list_similar_numbers(entry, device)[:MOST_SIMILAR]
+    verdict = f"no verdict. Similar there: {'; '.join(similar)}." if similar else "not known."
+    return f"On {device}: {verdict} {' '.join(map(describe_verdict_of_source, groups))}"
+
+
+def list_similar_numbers(entry: Entry, device: str) -> list[str]:
+    """Return the numbers of a device that are shown beside a claim, of the quantity it is about.
+
+    An example is `resnet50/torch bfloat16 b8/cpu -5.1 % (-6.2 to -4.1)`, of a claim about float16.
+    """
+    metrics = {line.metric for line in select_usable(entry)}
+    numbers = []
+    for line in entry.lines:
+        is_known = line.value is not None and line.verdict != UNMET
+        if is_known and line.metric in metrics and is_of_device(line, device):
+            numbers.append(f"{line.name} {line.measured}")
+    return numbers
 
 
 def select_usable(entry: Entry) -> list[Line]:

@@ -14,6 +14,7 @@ from framebench.analysis.results import Results
 from framebench.claims.devices import (
     describe_for_device,
     has_gpu_verdict,
+    is_of_device,
     let_device_decide,
 )
 from framebench.claims.ledger import Entry, make_ledger
@@ -203,7 +204,7 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
     `framebench claims` alone.
     """
     lines = let_device_decide([line for line in entry.lines if line.value is not None], device)
-    lines.sort(key=rank_line)
+    lines.sort(key=lambda line: rank_line(line, device))
     # the last column has the records, which an answer leaves out
     rows = [make_line_row(line)[:-1] for line in lines[:MOST_LINES]]
     hidden_count = len(entry.lines) - len(rows)
@@ -219,12 +220,20 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
     )
 
 
-def rank_line(line: Line) -> tuple[bool, ...]:
-    """Return what lines are sorted by: first those behind the verdict, then those of a GPU.
+def rank_line(line: Line, device: str) -> tuple[bool, ...]:
+    """Return what lines are sorted by: first those behind the verdict, then those of the device.
 
-    Of these, measured ones come before planned ones.
+    Of the others those of a GPU come first, and of these the measured ones. Without a device that
+    is asked for `device` is "".
     """
-    return (not line.counts, not line.set_aside, line.device == "cpu", line.planned)
+    is_elsewhere = bool(device) and not is_of_device(line, device)
+    return (
+        not line.counts,
+        is_elsewhere,
+        not line.set_aside,
+        line.device == "cpu",
+        line.planned,
+    )
 
 
 def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:

@@ -24,8 +24,9 @@ CHECKOUT = (PACKAGE.parent / "asv.conf.json").exists()  # else it was installed
 ROOT = PACKAGE.parent if CHECKOUT else Path.cwd()
 # The results of the project: an installed copy has them, for folders without any.
 PUBLISHED = ROOT / "results" if CHECKOUT else PACKAGE / "results"
-# What commands read that measure nothing.
-READABLE = ROOT / "results" if (ROOT / "results").is_dir() else PUBLISHED
+# What commands read that measure nothing. Predictions and the reader's own models alone, which lie
+# in `results/` too, do not replace the published records.
+READABLE = ROOT / "results" if (ROOT / "results" / "records").is_dir() else PUBLISHED
 # letters of a machine's name, which becomes a folder's: so it has no strokes, and does not begin
 # with a dot
 LONGEST_MACHINE_NAME = 100  # characters

@@ -45,6 +45,18 @@ def test_a_gpu_without_a_name_answers_for_no_other(entry, device):
     assert answer == f"On {device}: not known. Measured on this GPU: confirmed, -40.0 %."
 
 
+def test_numbers_of_the_device_that_decide_nothing_are_named_where_none_decides(entry):
+    on_gpu, _, on_cpu = entry.lines
+    bfloat16 = replace(on_cpu, name="torch bfloat16 b4/cpu", set_aside=False, value=0.9)
+    also_shown = replace(bfloat16, low=0.88, high=0.92, verdict="confirmed")
+    claim = replace(entry, lines=(on_gpu, replace(on_gpu, decides=False), also_shown))
+    answer = describe_for_device(claim, "cpu")
+    similar = "torch bfloat16 b4/cpu -10.0 % (-12.0 to -8.0)"
+    assert answer.startswith(f"On cpu: no verdict. Similar there: {similar}. Measured on nvidia")
+    assert make_answer(claim, "cpu").texts["comparison"][1] == also_shown.name
+    assert make_answer(claim).texts["comparison"][1] == on_gpu.name
+
+
 def test_measured_and_planned_numbers_never_share_a_cell(entry):
     assert entry.measured == "-40.0 %"
     assert entry.planned == "-30.0 % (-35.0 to -25.0)"
