@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from framebench import adapters
 from framebench.adapters import user_functions
 from framebench.adapters.base import Adapter
+from framebench.adapters.replacing import replace_attributes
 from framebench.adapters.user_functions import (
     FLOAT32_BYTES,
     LONGEST_PERIOD,
@@ -33,8 +35,9 @@ from framebench.models.user_facts import ModelFacts
 from framebench.suite.case import WITHOUT_RANDOM, Case
 from framebench.suite.tensors import measure_max_error
 from framebench.suite.trees import iterate_arrays
-from framebench.suite.user_file import HELD_PARTS, Fault, find_line, hash_sources
+from framebench.suite.user_file import HELD_PARTS, DoesNotApply, Fault, find_line, hash_sources
 from framebench.user_file import checks
+from framebench.worker.mathematics import load_float64_adapter
 from framebench.worker.observe import Observed, make_first_steps
 from framebench.worker.tolerances import RUNS, PerturbedCase
 from framebench.worker.worker import Emit, WorkerError, serve
@@ -86,11 +89,11 @@ def survey(case: Case, emit: Emit) -> dict[str, Any]:
             [references[newest], *perturbed[FINE], *perturbed[COARSE]]
         )
         facts["narrow"] = checks.uses_lower_precision(reset_adapter(adapter, case))
+        with replace_attributes(adapter, deterministic=False):
+            facts["attention"] = adapter.count_batched_matmuls() > 0
         if case.scenario_spec.trains:
             adapter = reset_adapter(adapter, case)  # weights may have been moved
             facts |= survey_training(adapter, facts, observed)
-        adapter.deterministic = False
-        facts["attention"] = adapter.count_batched_matmuls() > 0
         facts["sources"] = hash_sources()
     except Exception as error:
         raise explain_error(error, module.user()) from error
@@ -362,8 +365,9 @@ def survey_training(adapter: Adapter, facts: ModelFacts, observed: Observed) -> 
     }
     if facts.get("own_step"):  # its passes cannot be asked for one by one
         return found | {"remembers": checks.join_names(in_blocks)}
-    accumulation = explain_accumulation(adapter, facts)
     stateful = checks.find_stateful_tensors(adapter)
+    # last, as it may leave the framework in float64
+    accumulation = explain_accumulation(adapter, facts)
     return found | {"accumulation": accumulation, "remembers": stateful}
 
 
@@ -379,8 +383,30 @@ def explain_accumulation(adapter: Adapter, facts: ModelFacts) -> str:
     if checks.draws_in_python(adapter):
         return checks.DRAWN
     same = checks.SAME_IN_BF16 if facts["narrow"] else checks.SAME
-    reason = checks.check_accumulation(other, same)
-    return checks.DRAWN if reason and adapter.keeps_drawing() else reason
+    try:
+        difference = checks.measure_accumulation(other)
+        if not facts["narrow"] and checks.SURELY_SAME < difference <= same:
+            difference, same = measure_accumulation_exactly(adapter.case), checks.SAME_IN_FLOAT64
+    except DoesNotApply as error:
+        return str(error)
+    if difference <= same:
+        return ""
+    return checks.DRAWN if adapter.keeps_drawing() else checks.NOT_ADDITIVE
+
+
+def measure_accumulation_exactly(case: Case) -> float:
+    """Return the result of `measure_accumulation` in float64 and at the smallest batch.
+
+    It is 0 where the model does not run in float64. Raises DoesNotApply.
+    """
+    exact = load_float64_adapter(replace(case, batch=checks.HALVES))
+    try:
+        exact.build()
+        return 0.0 if exact.find_narrow_result() else checks.measure_accumulation(exact)
+    except DoesNotApply:
+        raise
+    except Exception:  # a strategy's own check in float64 says why
+        return 0.0
 
 
 def reset_adapter(adapter: Adapter, case: Case) -> Adapter:
