@@ -358,17 +358,27 @@ class UserFile:
         computes_loss = "loss" not in self and not self.has_step()
         if len(returned) == 2 and not are_alike_dicts(returned):
             inputs, targets = returned
-            is_sample_list = is_list_of_samples(inputs, size)
+            is_sample_list = self.is_sample_list(inputs, size)
             joins_targets = computes_loss and self.takes_both(inputs, targets, is_sample_list)
             is_one_argument = is_sample_list or self.takes_dict(inputs)
             return BatchForm(
                 is_one_argument=is_one_argument or (joins_targets and not are_arguments(inputs)),
                 joins_targets=joins_targets,
             )
-        is_sample_list = is_list_of_samples(returned, size)
+        is_sample_list = self.is_sample_list(returned, size)
         if is_sample_list or computes_loss or self.has_step():
             return BatchForm(is_whole=True, is_one_argument=is_sample_list)
         return None
+
+    def is_sample_list(self, inputs: Any, size: int) -> bool:
+        """Return whether inputs are a list of `size` samples, which the model takes as one.
+
+        As many tensors may be the model's arguments by chance.
+        """
+        if not is_list_of_samples(inputs, size):
+            return False
+        takes_each = takes_arguments(self.call, ["self", *inputs])
+        return not takes_each or takes_arguments(self.call, ["self", inputs])
 
     def takes_dict(self, inputs: Any) -> bool:
         """Return whether the newest model takes a dictionary as one argument.

@@ -31,6 +31,10 @@ class Model:
     def forward(self, x):
         return x
 
+class Six:
+    def forward(self, a, b, c, d, e, f):
+        return a
+
 class Detector:
     def forward(self, images, targets=None):
         return images
@@ -141,6 +145,7 @@ def collect_arguments(batch: tuple[Any, Any]) -> tuple[tuple[Any, ...], dict[str
         ("Model", "rows(n), rows(n), rows(n)", [], 3, False),
         ("Model", "rows(n), rows(n), rows(n)", [STEP], 3, False),
         ("Model", "{'x': rows(n)}", [LOSS], 1, False),
+        ("Six", "(rows(9),) * n, rows(n)", [LOSS], 6, True),  # they are no samples
         ("Detector", "{'images': rows(n), 'targets': rows(n)}", [LOSS], 2, False),
         ("Model", "{'left': rows(n), 'right': rows(n)}", [LOSS], 1, False),  # as one argument
         ("Model", "{'left': rows(n), 'right': rows(n)}, rows(n)", [LOSS], 1, True),
