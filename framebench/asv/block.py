@@ -81,10 +81,7 @@ def find_or_measure(case: Case, release: str, profile_cases: Iterable[Case]) -> 
 
 
 def find_built(frameworks: set[str], environment: Environment) -> dict[str, Environment]:
-    """Return the environments of these frameworks that are built, by framework.
-
-    That of the given environment's framework is the given one.
-    """
+    """Return by framework the given environment, and those of other frameworks that are built."""
     available = {environment.framework: environment}
     for framework in frameworks - {environment.framework}:
         other = environments.describe(framework)

@@ -82,7 +82,10 @@ def add_title(format_result: Callable[..., list[str]]) -> Callable[..., list[str
 
 
 def count_row_parameters(lines: list[str], names: list[str]) -> int:
-    """Return how many parameters have one column; the others have one for each value."""
+    """Return how many parameters have a column with their names, in a table of asv.
+
+    The other parameters are above the numbers, with a column for each of their values.
+    """
     for line in lines:
         words = line.split()
         if words[:1] == names[:1]:

@@ -103,7 +103,7 @@ class Progress:
 
 @contextmanager
 def listen(progress: Progress) -> Iterator[None]:
-    """Receive the events of every process that is started inside."""
+    """Receive the events of every process that is started in this context."""
     with tempfile.TemporaryDirectory(prefix="framebench-asv-") as folder:
         path = Path(folder) / "progress"
         os.mkfifo(path)

@@ -119,9 +119,9 @@ def applies(measurement: Measurement, size: str) -> bool:
 
 
 def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, size: str) -> Line:
-    """Return a measurement's effect and verdict; without records, the cases that are missing.
+    """Return a measurement as a line with its number and verdict, or with the missing cases.
 
-    Where the claim's precondition is not met, its number is shown and decides nothing.
+    If the claim's precondition is not met, the line has its number, and the verdict UNMET.
     """
     measure, target = measurement.measure, measurement.target
     cases = measure.list_planned_cases() or measure.list_cases(size)
@@ -239,9 +239,10 @@ def find_conditions(measure: Measure, machine: MachineResults, size: str) -> Con
 
 
 def find_cpu_flags(provenances: Sequence[Provenance]) -> frozenset[str] | None:
-    """Return the instructions for bfloat16 that all processors have; others are not recorded.
+    """Return the instructions for bfloat16 that all these processors have, such as `amx_bf16`.
 
-    Returns None if there is no record, or if one does not list them.
+    Returns None if there is no record, or if one does not list them. Records list no other kinds of
+    instructions.
     """
     flags = []
     for provenance in provenances:

@@ -138,21 +138,21 @@ def read_source(
 def read_claim(fields: dict[str, Any], places: dict[str, Place]) -> Claim:
     """Return the claim that a `[[claim]]` describes."""
     values = dict(fields)
-    expect = values.pop("expect", None)  # of all measurements that do not say otherwise
+    default_expect = values.pop("expect", None)  # of measurements without an `expect` of their own
     name = f"{fields['id']} {fields.get('part', '')}".strip()
     place = places.get(name)
-    about = find_frameworks(fields["id"][0], place)
+    claimed_frameworks = find_frameworks(fields["id"][0], place)
     deciding: list[Measurement] = []
     informational: list[Measurement] = []
     # an article on Jittor is neither confirmed nor refuted by JAX
     for row in fields.get("deciding", ()):
-        for measurement in make_measurements(**{"expect": expect, **row}):
-            if {ref.framework for ref in measurement.measure.refs} <= about:
+        for measurement in make_measurements(**{"expect": default_expect, **row}):
+            if {ref.framework for ref in measurement.measure.refs} <= claimed_frameworks:
                 deciding.append(measurement)
             else:
                 informational.append(measurement)
     for row in fields.get("informational", ()):
-        informational += make_measurements(**{"expect": expect, **row})
+        informational += make_measurements(**{"expect": default_expect, **row})
     values |= {
         "deciding": tuple(deciding),
         "informational": tuple(informational),

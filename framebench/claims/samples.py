@@ -181,7 +181,7 @@ def read_verified(record: Record) -> bool | None:
 
 
 def read_parameters(record: Record) -> float | None:
-    """Return the number of parameters, relative to the plain model."""
+    """Return the number of parameters over that of the plain model, or None if it is unknown."""
     count = read_evidence(record, "parameters")
     plain = read_evidence(record, "parameters_of_the_plain_model")
     if not count or not plain:

@@ -190,14 +190,23 @@ def describe_verdict(lines: Sequence[Line], claim: Claim) -> str:
 def shorten_unmet(claim: Claim, lines: Sequence[Line]) -> str:
     """Return in a few words why a claim cannot be tested here."""
     if claim.needs.lacking:
-        return claim.needs.lacking.partition(":")[0]
-    unmet = [line for line in lines if line.decides and line.verdict == UNMET]
-    reasons = "; ".join(drop_duplicates(line.remark.partition(":")[0] for line in unmet))
-    frameworks = {Case.from_id(case).framework for line in unmet for case in line.cases}
+        return drop_detail(claim.needs.lacking)
+    reasons = []
+    frameworks = set()
+    for line in lines:
+        if line.decides and line.verdict == UNMET:
+            reasons.append(drop_detail(line.remark))
+            frameworks |= {Case.from_id(case).framework for case in line.cases}
+    text = "; ".join(drop_duplicates(reasons))
     if claim.needs.size and len(frameworks) == 1:
         # another framework's numbers of this size may be shown as well
-        return f"{reasons} in {TITLES[frameworks.pop()]}"
-    return reasons
+        return f"{text} in {TITLES[frameworks.pop()]}"
+    return text
+
+
+def drop_detail(reason: str) -> str:
+    """Return a reason up to its colon: `needs full size` of `needs full size: this is cpu`."""
+    return reason.partition(":")[0]
 
 
 def make_reasons(claim: Claim, lines: Sequence[Line], names_machine: str = "") -> tuple[str, ...]:

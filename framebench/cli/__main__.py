@@ -118,7 +118,7 @@ def check_address_space() -> None:
             stderr=subprocess.DEVNULL,
             timeout=LOADING_S,
         ).returncode
-    except (OSError, subprocess.TimeoutExpired):  # not even a process could be started, or it waits
+    except (OSError, subprocess.TimeoutExpired):  # it could not be started, or it hangs
         code = 1
     if code:
         limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)

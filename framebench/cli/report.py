@@ -261,7 +261,7 @@ def write_site(records: list[Record], folder: Results, target: Path) -> None:
 
 
 def write_figures(name: str, folder: Results, machine: str, target: Path) -> None:
-    """Write the figures of that name, or all, that one machine's records can fill."""
+    """Write the figures of this name, or all figures, from the records of one machine."""
     from framebench.publish.figures import save
 
     check_writable(target)

@@ -76,7 +76,7 @@ def check_record(place: str, record: Record) -> Iterator[str]:
 
 
 def check_origin(file: Path, record: Record) -> Iterator[str]:
-    """Yield what is wrong with the record's file and provenance: what code, when, on what."""
+    """Yield what is wrong with the record's file and provenance: commit, time and machine."""
     provenance = record.provenance
     framework, version = record.parsed.framework, record.framework_version
     if not version and (record.peaks or record.step_s):

@@ -171,11 +171,17 @@ def collect(
     apart: bool = False,
     say: Say = lambda _: None,
 ) -> CollectionReport:
-    """Add the records of results folders, and of the machines' folders in them, to those of `into`.
+    """Add the records of results folders, and of the machines' folders in them, to a folder.
 
-    All machines go under `name`, or with `apart` each under its own, or equal machines under the
-    name that is there or that of the first. While another process collects into the folder, `say`
-    is called with a sentence. Raises BadMachine, and OSError if a record cannot be written.
+    Raises BadMachine, and OSError if a record cannot be written.
+
+    Args:
+        folders: The results folders to read.
+        into: The results folder to add to.
+        name: One name for the machine of all added records. Without it, machines of equal hardware
+            get one name: the one that `into` has for them, or else that of the first.
+        apart: Whether each machine keeps its own name instead.
+        say: Called with a sentence while another process collects into the folder.
     """
     into.mkdir(parents=True, exist_ok=True)
     with hold_lock(into / ".collect.lock", say, f"collects into {into}"):

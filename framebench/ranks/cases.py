@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from framebench.models import spec
 from framebench.strategies.registry import BASELINES, OVER_RANKS, find_strategy
-from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies
+from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies, Strategy
 from framebench.suite import hypothetical
 from framebench.suite.case import BATCH, Case, UnknownCase
 from framebench.suite.selectors import BRACES, expand_braces
@@ -47,19 +47,7 @@ def parse_rank_case(case_id: str, ranks: int | None = None) -> Case:
         )
     if not 2 <= rank_count <= MOST_RANKS:
         raise UnknownCase(f"{rank_count} ranks: choose from 2 to {MOST_RANKS}")
-    choices = f"strategies over ranks in {scenario}: {list_choices(scenario)}"
-    try:
-        strategy = find_strategy(scenario, name)
-    except KeyError as error:
-        _, unknown = error.args[0]
-        raise UnknownCase(f"no strategy {unknown!r}; {choices}") from None
-    except IncompatibleStrategies as error:
-        raise UnknownCase(str(error)) from None
-    if not strategy.over_ranks:
-        raise UnknownCase(f"{name} runs in a single process; {choices}")
-    if not strategy.suits(spec.load_workload(workload)):
-        workloads = ", ".join(strategy.workloads or ())
-        raise UnknownCase(f"{strategy.name} is for {workloads}, not for {workload}")
+    strategy = find_rank_strategy(workload, scenario, name)
     samples_per_rank = -(-samples // rank_count)  # rounded up
     return Case(
         workload,
@@ -70,6 +58,24 @@ def parse_rank_case(case_id: str, ranks: int | None = None) -> Case:
         size=size,
         ranks=rank_count,
     )
+
+
+def find_rank_strategy(workload: str, scenario: str, name: str) -> Strategy:
+    """Return a strategy over ranks, or a combination with one. Raises UnknownCase."""
+    choices = f"strategies over ranks in {scenario}: {list_choices(scenario)}"
+    try:
+        strategy = find_strategy(scenario, name)
+    except KeyError as error:
+        _scenario, unknown = error.args[0]
+        raise UnknownCase(f"no strategy {unknown!r}; {choices}") from None
+    except IncompatibleStrategies as error:
+        raise UnknownCase(str(error)) from None
+    if not strategy.over_ranks:
+        raise UnknownCase(f"{name} runs in a single process; {choices}")
+    if not strategy.suits(spec.load_workload(workload)):
+        workloads = ", ".join(strategy.workloads or ())
+        raise UnknownCase(f"{strategy.name} is for {workloads}, not for {workload}")
+    return strategy
 
 
 def split_rank_selector(selector: str) -> list[str]:

@@ -51,23 +51,27 @@ def measure(case: Case, environment: Environment, run: Run) -> Record:
 
 
 def describe_ranks(variant: Variant, memory: CaseOutcome) -> dict[str, object]:
-    """Return a record's fields of its ranks, with the predicted peak of the fullest in bytes."""
+    """Return the fields `ranks` and `predicted_bytes` of a record.
+
+    The prediction is of the fullest rank's peak, or None if there is none.
+    """
     ranks = []
-    for number, measured in enumerate(memory.result.ranks):
-        peaks = measured.memory
+    for number, rank_memory in enumerate(memory.result.ranks):
+        result = rank_memory.memory
         rank = Rank(
             rank=number,
-            peaks=peaks.peaks,
-            peak_samples=peaks.peak_samples,
-            cold_peaks=peaks.cold_peaks,
-            live_bytes=peaks.live_bytes,
-            held=measured.held,
+            peaks=result.peaks,
+            peak_samples=result.peak_samples,
+            cold_peaks=result.cold_peaks,
+            live_bytes=result.live_bytes,
+            held=rank_memory.held,
         )
         ranks.append(rank)
-    prediction = None
+    predicted_bytes = None
     with suppress(predicted.Unpredicted):
-        prediction = predicted.predict_rank_peak(variant.case, variant.environment).peak_bytes
-    return {"ranks": ranks, "predicted_bytes": prediction}
+        prediction = predicted.predict_rank_peak(variant.case, variant.environment)
+        predicted_bytes = prediction.peak_bytes
+    return {"ranks": ranks, "predicted_bytes": predicted_bytes}
 
 
 def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutcome:

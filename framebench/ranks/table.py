@@ -52,7 +52,7 @@ def make_tables(records: Iterable[Record]) -> Iterator[Table]:
         return
     ranks_by_case = {}
     for measured in select_cases(rank_records):
-        newest = measured.newest  # it may have failed: the ranks are those of the record shown
+        newest = measured.newest  # it may have failed, and have no ranks: the shown record has them
         ranks_by_case[newest.provenance.machine, newest.case] = measured.record.ranks
     rows = []
     for row in make_rows(rank_records):

@@ -123,7 +123,7 @@ def write(
         )
     releases: list[TaggedRelease] = []
     for framework, measured in history.groupby("framework")["version"]:
-        releases += place_in_time(str(framework), set(measured))
+        releases += date_releases(str(framework), set(measured))
     releases.sort(
         key=lambda release: (release.released, release.framework, Version(release.version))
     )
@@ -242,13 +242,13 @@ def name_peak_metric(instrument: str | None) -> str:
     return "track_own_counter_peak" if instrument in OWN_COUNTERS else "track_peak_memory"
 
 
-def place_in_time(framework: str, measured: set[str]) -> list[TaggedRelease]:
+def date_releases(framework: str, measured: set[str]) -> list[TaggedRelease]:
     """Return a framework's releases from the oldest measured one to the newest, by version.
 
-    Each has the day on which it appeared, but none an earlier one than an older version.
-    Releases that were not measured become commits without results: a step in asv's graph lies
-    at one of these or at the next measured one. A fix of an older line may appear after a newer
-    one. A release whose day is not in RELEASES follows the one before it.
+    A release is dated by the day on which it appeared, but never before an older version, of which
+    a fix may appear later. A release whose day is not in RELEASES gets the day after the release
+    before it. Releases that were not measured are among them, without results: a step in asv's
+    graph may have happened in one of these.
     """
     all_releases = pd.read_csv(RELEASES, dtype=str).query("framework == @framework")
     days: dict[str, date] = {}
@@ -257,15 +257,15 @@ def place_in_time(framework: str, measured: set[str]) -> list[TaggedRelease]:
     oldest = min(measured, key=Version)
     newest = max(measured, key=Version)
     versions = sorted({*days, *measured}, key=Version)
-    placed: list[TaggedRelease] = []
+    dated: list[TaggedRelease] = []
     day = min(days.values(), default=date(2020, 1, 1))
     for version in versions[versions.index(oldest) : versions.index(newest) + 1]:
         if version in days:
             day = max(day, days[version])
-        elif placed:
+        elif dated:
             day += timedelta(days=1)
-        placed.append(TaggedRelease(day, framework, version, has_results=version in measured))
-    return placed
+        dated.append(TaggedRelease(day, framework, version, has_results=version in measured))
+    return dated
 
 
 def write_repository(releases: list[TaggedRelease], folder: Path) -> dict[TaggedRelease, str]:

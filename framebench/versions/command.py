@@ -455,7 +455,7 @@ def bisect_measured(
 
 
 def check_bisected(case: Case, framework: str, device: str | None) -> None:
-    """End the command where a case cannot be measured or planned in releases of a framework."""
+    """End the command if a case cannot be measured or planned in releases of a framework."""
     if case.framework != framework:
         fail(f"{case.id} is a case of {case.framework}, not of {framework}", 2)
     if case.ranks > 1:

@@ -147,11 +147,7 @@ def compare_releases(
     if selectors:
         cases = choose_named(selectors, framework)
     else:
-        cases = find_cached_by_both(framework, old, new, target, results)
-        if plan_usual:
-            cases = drop_duplicates([*cases, *list_usual(framework)])
-        if not cases:
-            fail(explain_no_cached(base, change, target, results), 2)
+        cases = choose_cached(base, change, target, results, plan_usual)
     base_plans = plan_with_progress(cases, target, results, version=old)
     change_plans = plan_with_progress(cases, target, results, version=new)
     minimum = PEAK.minimum if threshold is None else threshold
@@ -179,6 +175,22 @@ def compare_releases(
         say(f"{suggest_bisection(rows, base, change, target.name)}{repeat_options(results)}")
         return 1
     return 3 if NO_PLAN in verdicts else 0
+
+
+def choose_cached(
+    base: str, change: str, device: Device, results: Path, plan_usual: bool
+) -> list[Case]:
+    """Return the cases of which both releases have a cached plan; with `plan_usual` also PLANNED.
+
+    Ends the command if there is none.
+    """
+    framework, old, new = parse_pair(base, change)
+    cases = find_cached_by_both(framework, old, new, device, results)
+    if plan_usual:
+        cases = drop_duplicates([*cases, *list_usual(framework)])
+    if not cases:
+        fail(explain_no_cached(base, change, device, results), 2)
+    return cases
 
 
 def choose_named(selectors: Sequence[str], framework: str) -> list[Case]:

@@ -251,7 +251,7 @@ def test_the_same_records_give_the_same_commits(config):
 
 def test_releases_are_in_the_order_of_their_versions_with_days_that_never_fall():
     """0.8.3, a fix of 0.8, appeared after 0.9.0. The day of 0.9.9 is not known."""
-    placed = history.place_in_time("jax", {"0.8.2", "0.9.9"})
+    placed = history.date_releases("jax", {"0.8.2", "0.9.9"})
     versions = [release.version for release in placed]
     days = [release.released for release in placed]
     assert versions == ["0.8.2", "0.8.3", "0.9.0", "0.9.0.1", "0.9.1", "0.9.2", "0.9.9"]
@@ -260,7 +260,7 @@ def test_releases_are_in_the_order_of_their_versions_with_days_that_never_fall()
 
 
 def test_releases_between_measured_ones_are_marked_as_not_measured():
-    placed = history.place_in_time("jax", {"0.8.2", "0.9.9"})
+    placed = history.date_releases("jax", {"0.8.2", "0.9.9"})
     assert [release.version for release in placed if release.has_results] == ["0.8.2", "0.9.9"]
 
 

@@ -125,7 +125,12 @@ def test_a_ratio_of_plans_has_no_interval_if_an_error_is_not_judged():
     judged = Plan(Path(), make_interval(0, 0.01), peak=60, weights=60)
     not_judged = Plan(Path(), make_interval(0, 0.01, rows=4), peak=100, weights=100)
     assert divide_plans(judged, not_judged, "peak") == (0.6, -math.inf, math.inf)
-    assert divide_plans(not_judged, judged, "weights") == pytest.approx((5 / 3,) * 3)
+
+
+def test_planned_weights_have_no_error():
+    base = Plan(Path(), make_interval(-0.05, 0.1), peak=60, weights=60)
+    candidate = Plan(Path(), make_interval(0, 0.01, rows=4), peak=100, weights=90)
+    assert divide_plans(candidate, base, "weights") == (1.5, 1.5, 1.5)
 
 
 def test_planned_added_memory_has_the_errors_of_both_its_parts():

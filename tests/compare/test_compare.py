@@ -30,20 +30,25 @@ def test_a_case_without_numbers_ends_the_comparison(fake_worker, results, monkey
 
 
 @pytest.mark.parametrize(("other", "after"), [(CASE, 1), (CASE, 3), (OTHER, 2)])
-def test_a_comparison_goes_on_with_the_blocks_it_has(other, after, fake_worker, results):
-    """After an interruption only the missing blocks are measured."""
-    ready = {"torch": fake_worker}
+def test_a_resumed_comparison_measures_only_the_missing_records(other, after, fake_worker, results):
+    """The listener interrupts after so many records; two blocks of two cases have four."""
+    pair, environments = (CASE, other), {"torch": fake_worker}
+    listener = InterruptingListener(after)
     with pytest.raises(KeyboardInterrupt):
-        compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, InterruptingListener(after))
+        compare.measure(pair, 2, "s", environments, OPTIONS, results, listener)
     earlier = list(store.read_all(results))
     assert len(earlier) == after
-    found = compare.measure((CASE, other), 2, "s", ready, OPTIONS, results, SILENT)
+
+    base_records, change_records = compare.measure(
+        pair, 2, "s", environments, OPTIONS, results, SILENT
+    )
+
     records = list(store.read_all(results))
     assert len(records) == 4, "each once"
     for record in earlier:
         assert record in records
-    assert len(found[0]) == 2, "a pair for each block"
-    for base, change in zip(*found, strict=True):
+    assert len(base_records) == 2, "one for each block"
+    for base, change in zip(base_records, change_records, strict=True):
         assert base.turns_taken.block == change.turns_taken.block
         assert (base.turns_taken.arm, change.turns_taken.arm) == (0, 1)
         assert base.peaks

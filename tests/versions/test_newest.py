@@ -121,13 +121,17 @@ def test_too_little_to_judge_is_undecided_and_does_not_pass():
     assert judge_newest(PAIR, [], []).outcome == "undecided"
 
 
-def test_a_small_or_accepted_regression_is_not_reported():
-    found = make_sides(change=enlarge_by(1.05))
-    assert judge_newest(PAIR, *found, 0.3).outcome == "same"
+def test_a_regression_below_the_threshold_is_not_reported():
+    pinned, newest = make_sides(change=enlarge_by(1.05))
+    assert judge_newest(PAIR, pinned, newest, threshold=0.3).outcome == "same"
+
+
+def test_an_accepted_regression_is_listed_with_its_reason_and_is_no_failure():
+    pinned, newest = make_sides(change=enlarge_by(1.05))
     entry = AcceptedRegression(
         release="jax==0.10.2", cases="*", quantity="peak memory", at_most=1.1, reason="known"
     )
-    verdict = judge_newest(PAIR, *found, accepted=[entry])
+    verdict = judge_newest(PAIR, pinned, newest, accepted=[entry])
     assert (verdict.outcome, verdict.exit_code) == ("same", 0)
     assert "no new regression" in verdict.answer
     (accepted,) = verdict.as_dict()["known_regressions"]

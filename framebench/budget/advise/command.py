@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -48,18 +48,25 @@ from framebench.suite.hypothetical import (
 if TYPE_CHECKING:
     from framebench.analysis.blocks import Blocks
     from framebench.analysis.frames import Row
-    from framebench.budget.advise.advice import Question
+    from framebench.budget.advise.advice import BudgetAdvice, Question, SuggestedChange
 
 CASES_HELP = (
     "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
     "--device and no size, or with --parameters, the usual one."
 )
-# the defaults of the options --sequence, --width, --layers and --vocabulary
-UNDESCRIBED = (spec.SEQUENCE, None, None, spec.VOCABULARY)
 EXAMPLE_DEVICE = "h100-80gb"  # in a suggested command, where the user named none
 EXAMPLE_BATCH = 8
 EXAMPLE_RANKS = 4
 FACTORS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
+
+
+class ShapeOptions(NamedTuple):
+    """The options that describe a model, next to its number of parameters."""
+
+    sequence: int = spec.SEQUENCE
+    width: int | None = None
+    layers: int | None = None
+    vocabulary: int = spec.VOCABULARY
 
 
 def parse_count(text: str) -> float:
@@ -129,9 +136,10 @@ def advise(
         selectors.check_workload(workload)
     if (device or ranks) and (current or machine):
         fail("--device and --ranks ask predictions alone: leave --from and --machine out", 2)
+    shape_options = ShapeOptions(sequence, width, layers, vocabulary)
     described = None
     if parameters:
-        described = name_described(parameters, sequence, width, layers, vocabulary)
+        described = name_described(parameters, *shape_options)
     if ranks and described:
         full_selector = make_rank_selector(parse_selector(selector), ranks, described)
         options = f" --device {device or EXAMPLE_DEVICE}{repeat_options(results, budget)}"
@@ -150,19 +158,35 @@ def advise(
 
         cases = select_over_ranks(selector, ranks, repeat_options(results, budget))
         end_command(advise_over_ranks(cases, budget, results, as_json))
+    question = make_question(selector, budget, parameters, shape_options, current, sort)
+    end_command(answer_from_records(question, current, machine, results, show_all, as_json))
+
+
+def make_question(
+    selector: str,
+    budget: int,
+    parameters: float | None,
+    shape_options: ShapeOptions,
+    current: str | None,
+    sort: Literal["speed", "memory", "batch"],
+) -> Question:
+    """Return the question about records that the options of `advise` ask.
+
+    Ends the command if options describe a model without `parameters`. Raises UnknownCase.
+    """
+    from framebench.budget.advise.advice import Question  # imports pandas
+
     parsed = parse_selector(selector)
     workload, scenario = parsed.workload or "transformer", parsed.scenario or "train"
     size = parsed.size or DEFAULT_SIZE
     frameworks, strategies = resolve_names(
         parsed._replace(workload=workload, scenario=scenario, size=size)
     )
-    from framebench.budget.advise.advice import Question
-
     shape = None
     if parameters:
-        shape = make_described_config(workload, parameters, sequence, width, layers, vocabulary)
+        shape = make_described_config(workload, parameters, shape_options)
         size = f"{spec.load_workload(workload).parameter_count(shape) / 1e6:,.0f}M"
-    elif (sequence, width, layers, vocabulary) != UNDESCRIBED:
+    elif shape_options != ShapeOptions():
         fail(
             "--sequence, --width, --layers and --vocabulary describe a model: say how many "
             "--parameters it has, such as 124M",
@@ -172,7 +196,7 @@ def advise(
         check_current(current, scenario)
         if strategies:
             strategies |= {current}
-    question = Question(
+    return Question(
         workload=workload,
         scenario=scenario,
         budget=budget,
@@ -183,7 +207,6 @@ def advise(
         by=sort,
         strategies=strategies,
     )
-    end_command(answer_from_records(question, current, machine, results, show_all, as_json))
 
 
 def answer_for_device(
@@ -303,14 +326,7 @@ def refuse_glob(scenario: str) -> None:
         fail(f"advise answers about one scenario, not {scenario!r}; choose from: {choices}", 2)
 
 
-def make_described_config(
-    workload: str,
-    parameters: float,
-    sequence: int,
-    width: int | None,
-    layers: int | None,
-    vocabulary: int,
-) -> Any:
+def make_described_config(workload: str, parameters: float, shape_options: ShapeOptions) -> Any:
     """Return the configuration with this many parameters, of a model that no workload declares.
 
     Its type is the workload's own. Raises UnknownCase.
@@ -319,7 +335,7 @@ def make_described_config(
     if make_config is None:
         refuse_undescribed(workload)
     try:
-        return make_config(parameters, sequence, width, layers, vocabulary)
+        return make_config(parameters, *shape_options)
     except ValueError as error:
         raise UnknownCase(str(error)) from None
 
@@ -337,7 +353,7 @@ def answer_from_records(
     from framebench.analysis.peaks import read_evidence
     from framebench.analysis.results import NoRecords, Results
     from framebench.budget.advise import show
-    from framebench.budget.advise.advice import advise, find_change, select_relevant
+    from framebench.budget.advise.advice import advise, select_relevant
 
     recorded = Results(results)
 
@@ -363,12 +379,7 @@ def answer_from_records(
         fail(f"{error}{hints}", 1)
     changes = []
     if current:
-        for framework in question.frameworks:
-            change = find_change(advice, framework, current, blocks_by_machine[advice.machine])
-            if change:
-                changes.append(change)
-        if not changes:
-            fail(explain_no_change(question, current, results), 1)
+        changes = list_changes(advice, current, blocks_by_machine[advice.machine], results)
     if as_json:
         echo(json.dumps(show.make_json(advice, changes), indent=1))
         return bool(advice.fitting)
@@ -383,12 +394,26 @@ def answer_from_records(
     return bool(advice.fitting)
 
 
-def explain_no_change(question: Question, current: str, results: Path) -> str:
-    """Return the message where no framework has records of the strategy that is in use now."""
-    frameworks = ", ".join(question.frameworks)
-    selector = replace(question, strategies=frozenset({current})).selector
-    hint = suggest_measuring(selector, results)
-    return f"no record says anything of {current} in {frameworks}{hint}"
+def list_changes(
+    advice: BudgetAdvice, current: str, blocks: Blocks, results: Path
+) -> list[SuggestedChange]:
+    """Return for each framework the change from the strategy in use that costs least speed.
+
+    Frameworks without records of that strategy are left out. Ends the command if all are.
+    """
+    from framebench.budget.advise.advice import find_change  # imports pandas
+
+    changes = []
+    for framework in advice.question.frameworks:
+        change = find_change(advice, framework, current, blocks)
+        if change:
+            changes.append(change)
+    if not changes:
+        frameworks = ", ".join(advice.question.frameworks)
+        selector = replace(advice.question, strategies=frozenset({current})).selector
+        hint = suggest_measuring(selector, results)
+        fail(f"no record says anything of {current} in {frameworks}{hint}", 1)
+    return changes
 
 
 def suggest_prediction(question: Question, results: Path) -> str:

@@ -186,10 +186,10 @@ def search_largest_batch(
     search = BatchSearch(probe_batch, unit=case.batch, most=most, minutes=minutes)
     confirmation = None
     interrupt: BaseException | None = None
-    status: Status = "unsupported"
+    status: Status
     obstacle = runner.explain_unsupported(case)
     if obstacle:
-        answer = f"unsupported: {obstacle}"
+        status, answer = "unsupported", f"unsupported: {obstacle}"
     else:
         try:
             search.run()

@@ -223,7 +223,6 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
 
     Ends the command where `machine` is unknown.
     """
-    from framebench.analysis.lower_bound import compute_lower_bound
     from framebench.analysis.peaks import read_evidence
     from framebench.analysis.results import Results
 
@@ -253,23 +252,28 @@ def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPre
     else:
         # as `advise` does, so that both answer alike
         machine_groups = [find_answering_machines(recorded, machine, count_answers)]
-    note = "the least that any framework needs"
-    if not case.workload_spec.layers:
-        note += f", without activations: {case.workload} declares no layers"
-    undone = case.support.undone_on_cpu
-    if undone:
-        note += f"; on a CPU expect more, as {undone}"
-    lower_bound = compute_lower_bound(case).total
-    predictions = [
-        PeakPrediction("lower bound", instrument="counted", bytes=lower_bound, note=note),
-        predict_by_fake_tensors(case),
-    ]
+    predictions = [predict_lower_bound(case), predict_by_fake_tensors(case)]
     for names in machine_groups:
         rows: list[Row] = []
         for name in names:
             rows += read_rows(name)
         predictions.append(predict_from_rows(case, rows, recorded))
     return predictions
+
+
+def predict_lower_bound(case: Case) -> PeakPrediction:
+    """Return the least that any framework needs for a case."""
+    from framebench.analysis.lower_bound import compute_lower_bound
+
+    note = "the least that any framework needs"
+    if not case.workload_spec.layers:
+        note += f", without activations: {case.workload} declares no layers"
+    undone = case.support.undone_on_cpu
+    if undone:
+        note += f"; on a CPU expect more, as {undone}"
+    return PeakPrediction(
+        "lower bound", instrument="counted", bytes=compute_lower_bound(case).total, note=note
+    )
 
 
 def predict_by_fake_tensors(case: Case, environment: Environment | None = None) -> PeakPrediction:

@@ -40,13 +40,12 @@ class Machine:
 
     @cached_property
     def page_rows(self) -> dict[str, pd.Series]:
-        """Return by case the row that its page shows.
+        """Return by case the row that its page shows: that of the pinned version, if there is one.
 
-        The row is of the pinned version, where there are several. A case over ranks is in no table
-        and has no page.
+        Cases over ranks are left out: they are in no table and have no page.
         """
         page_rows = {}
-        for table in (self.table, self.shown):  # the pinned version's replace the others
+        for table in (self.table, self.shown):  # rows of the pinned version replace the others
             for _, row in table.iterrows():
                 page_rows[row["case"]] = row
         return page_rows

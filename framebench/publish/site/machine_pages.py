@@ -202,18 +202,21 @@ def format_field(value: object) -> str:
 
 
 def write_versions(source: SourceFolder, machine: Machine) -> list[str]:
-    """Write the page that compares each version with the one before it, by cases of both."""
+    """Write the page that compares each version with the one before it, if there are several.
+
+    Return the path of the page in a list, or an empty list.
+    """
     blocks = make_release_blocks(machine.results.get_records(machine.name))
-    changes = list(compare_successive(machine.records, blocks))
-    if not changes:
+    comparisons = list(compare_successive(machine.records, blocks))
+    if not comparisons:
         return []
     path = f"{get_machine_folder(machine.name)}/versions"
     page = Page(source, path, f"Framework versions on {machine.name}")
     page.add_markdown("The same for any two: `framebench versions compare`.")
     find_cause = load_causes(machine.results.root)
-    for compared in changes:
-        page.add_text(describe_changes(compared))
-        page.add_tables(make_version_table(compared, find_cause))
+    for rows in comparisons:
+        page.add_text(describe_changes(rows))
+        page.add_tables(make_version_table(rows, find_cause))
     return [page.save()]
 
 

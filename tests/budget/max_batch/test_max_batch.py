@@ -152,6 +152,7 @@ def test_a_failing_probe_is_an_answer_or_stops_the_search(
     results,
     monkeypatch,
 ):
+    """The fake worker needs 1 MiB for each sample. Above the limit it does what BEYOND says."""
     monkeypatch.setenv("BEYOND", beyond)
     fit = search_largest_batch(TRAIN, int(11.5 * MIB), unchecked, results=results)
     assert fit.status == status

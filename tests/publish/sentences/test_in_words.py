@@ -79,12 +79,11 @@ def test_an_undecided_cost_is_a_range():
 
 
 def test_the_batch_with_the_most_different_share_is_named():
-    of_batches = []
+    tables = []
     for batch, mib in BATCHES.items():
         base, change = replace(FP32, batch=batch), replace(ACCUMULATE, batch=batch)
-        rows = make_rows((base, make_steady(1.0), 200), (change, make_steady(1.1), mib))
-        of_batches.append(rows)
-    table = pd.concat(of_batches)
+        tables.append(make_rows((base, make_steady(1.0), 200), (change, make_steady(1.1), mib)))
+    table = pd.concat(tables)
     start = "105.0 MiB with `accumulate` (50% of `fp32`, 1.10 x the time"
     assert describe_transformer(table) == f"{start}; 30% at batch 16)."
     assert describe_transformer(table.query("batch < 16")) == f"{start})."

@@ -67,24 +67,23 @@ def read_column(tab: Any, number: int) -> list[str]:
 def test_a_table_is_sorted_by_mouse_and_keyboard(site, tab):
     tab.goto((site / CASES).as_uri())
     tab.wait_for_selector("table.dataTable")  # made sortable after the page was loaded
-    heads = tab.locator("table.sortable thead th")
-    headings = [text.strip() for text in heads.all_inner_texts()]
-    place = headings.index("peak MiB")
-    head = heads.nth(place)
-    smallest_first = ["100.0", "200.0", "300.0", "1,000.0"]
+    header_cells = tab.locator("table.sortable thead th")
+    headings = [text.strip() for text in header_cells.all_inner_texts()]
+    index = headings.index("peak MiB")
+    header = header_cells.nth(index)
 
-    head.click()
+    header.click()
     tab.wait_for_selector("th[aria-sort='ascending']")
-    assert head.get_attribute("aria-sort") == "ascending"
-    peaks = read_column(tab, place + 1)
-    assert peaks[:4] == smallest_first
-    assert set(peaks[4:]) == {"oom", "crashed"}, "what has none comes last"
+    assert header.get_attribute("aria-sort") == "ascending"
+    peaks = read_column(tab, index + 1)
+    assert peaks[:4] == ["100.0", "200.0", "300.0", "1,000.0"]
+    assert set(peaks[4:]) == {"oom", "crashed"}, "cases without a peak come last"
 
-    head.locator("[role=button]").focus()
+    header.locator("[role=button]").focus()
     tab.keyboard.press("Enter")
     tab.wait_for_selector("th[aria-sort='descending']")
-    assert head.get_attribute("aria-sort") == "descending"
-    assert read_column(tab, place + 1)[-4:] == smallest_first[::-1]
+    assert header.get_attribute("aria-sort") == "descending"
+    assert read_column(tab, index + 1)[-4:] == ["1,000.0", "300.0", "200.0", "100.0"]
 
 
 def test_a_table_is_searched_by_words(site, tab):
