@@ -259,6 +259,12 @@ def suggest_run(base: str, change: str) -> str:
     return f"framebench versions run --framework {framework} --version {old} --version {new}"
 
 
+def suggest_bisect(base: str, change: str, case: str) -> str:
+    """Return the command that finds the first release in which a case's peak changed."""
+    framework, old, new = parse_pair(base, change)
+    return f"framebench versions bisect --framework {framework} {old} {new} {case}"
+
+
 def compare_case(
     blank: QuantityComparison, blocks: Blocks, threshold: float | None
 ) -> list[QuantityComparison]:

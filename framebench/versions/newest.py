@@ -17,7 +17,7 @@ from packaging.version import Version
 from framebench.cli.shared import err, open_session, say
 from framebench.engine import environments, releases
 from framebench.engine.blocks import Listener, Run
-from framebench.engine.environments import Environment, SetupError
+from framebench.engine.environments import SetupError
 from framebench.engine.progress import CaseProgress
 from framebench.engine.runner import Options, explain_unsupported
 from framebench.engine.session import lock_results
@@ -162,14 +162,15 @@ class PairBench:
         problems = []
         # without the pinned release nothing can be compared: its SetupError ends the command
         pinned = environments.ensure(pair.framework, pair.pinned, say)
-        self.warm(pinned, cases)
+        # a release whose kernels were compiled before would have the faster first step
+        environments.warm(pinned, cases, say)
         folder = self.results / FOLDER
         with ExitStack() as stack:
             for version in (pair.newest, *pair.older):
                 environment = releases.make_environment(pair.framework, version, self.keep, say)
                 try:
                     newest = stack.enter_context(environment)
-                    self.warm(newest, cases)
+                    environments.warm(newest, cases, say)
                     break
                 except SetupError as error:
                     problems.append(f"{pair.framework} {version} cannot be installed: {error}")
@@ -193,10 +194,6 @@ class PairBench:
             self.accepted,
         )
         return replace(verdict, answer="; ".join([*problems, verdict.answer]))
-
-    def warm(self, environment: Environment, cases: list[Case]) -> None:
-        """Compile the kernels of the cases, so that both releases find them compiled."""
-        environments.warm(environment, cases, say)
 
 
 def judge_newest(

@@ -45,6 +45,7 @@ from framebench.versions.judge import (
     UnknownVersion,
     judge_growth,
     parse_pair,
+    suggest_bisect,
 )
 from framebench.versions.measure import PLANNED, select_base_batch
 from framebench.versions.newest import ReleasePair
@@ -267,14 +268,10 @@ def describe_rows(rows: Sequence[dict[str, Any]], base: str, change: str, device
 
 
 def suggest_bisection(rows: Sequence[dict[str, Any]], base: str, change: str, device: str) -> str:
-    """Return the command that finds in which release the largest new regression began."""
-    framework, old, new = parse_pair(base, change)
+    """Return a hint with the command that finds where the largest new regression began."""
     regressions = [row for row in rows if row["verdict"] == REGRESSION]
     largest = max(regressions, key=lambda row: float(row["change"] / row["base"]))
-    return (
-        f"which release: framebench versions bisect --framework {framework} {old} {new} "
-        f"{largest['case']} --device {device}"
-    )
+    return f"which release: {suggest_bisect(base, change, largest['case'])} --device {device}"
 
 
 def mark_accepted(

@@ -75,13 +75,10 @@ def find_plans_of_both(results: Path, base: str, change: str) -> str:
     planned_by_both = sorted(planned[base] & planned[change])
     if not planned_by_both:
         return ""
-    device, case = planned_by_both[0]
-    case_argument = f" {case}"
-    for device_at_full_size, case in planned_by_both:
-        if case.endswith(f"/{FULL_SIZE}"):
-            # without a case the command compares all that were planned at full size
-            device, case_argument = device_at_full_size, ""
-            break
+    at_full_size = [plan for plan in planned_by_both if plan[1].endswith(f"/{FULL_SIZE}")]
+    device, case = (at_full_size or planned_by_both)[0]
+    # without a case the command compares all that were planned at full size
+    case_argument = "" if at_full_size else f" {case}"
     return (
         f"framebench versions compare {base} {change}{case_argument} --device {device}"
         f"{repeat_options(results)}"

@@ -32,6 +32,7 @@ from framebench.versions.judge import (
     QuantityComparison,
     compare_successive,
     parse_pair,
+    suggest_bisect,
 )
 
 # of quantities, so that a row takes one line of 100 columns
@@ -274,9 +275,7 @@ def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
     if not peaks:
         return ""
     largest = max(peaks, key=lambda row: row.ratio or 0.0)
-    framework, old, new = parse_pair(largest.base, largest.change)
-    command = f"framebench versions bisect --framework {framework} {old} {new} {largest.case}"
-    return f"which release: {command}"
+    return f"which release: {suggest_bisect(largest.base, largest.change, largest.case)}"
 
 
 def make_report_tables(
