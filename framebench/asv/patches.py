@@ -67,16 +67,17 @@ def add_title(format_result: Callable[..., list[str]]) -> Callable[..., list[str
     @wraps(format_result)
     def format_with_title(result: Any, benchmark: dict[str, Any], *options: Any) -> list[str]:
         lines = format_result(result, benchmark, *options)
-        width = count_row_parameters(lines, benchmark["param_names"])
-        shown = []
+        # a row begins with the values of these parameters, and its numbers follow
+        parameter_count = count_row_parameters(lines, benchmark["param_names"])
+        shown_lines = []
         title = benchmark.get("pretty_name")
         if title:
-            shown.append(title)
+            shown_lines.append(title)
         for line in lines:
-            numbers = line.split()[width:]
+            numbers = line.split()[parameter_count:]
             if set(numbers) != {"n/a"}:
-                shown.append(line)
-        return shown
+                shown_lines.append(line)
+        return shown_lines
 
     return format_with_title
 

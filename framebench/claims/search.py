@@ -138,13 +138,13 @@ class Index:
     def __init__(self, claims: Sequence[Claim]) -> None:
         """Collect the terms of each claim, and count the claims of each term."""
         self.claims = claims
-        self.terms: dict[str, dict[str, float]] = {}  # claim name -> term -> weight
+        self.weights: dict[str, dict[str, float]] = {}  # claim name -> term -> weight
         self.counts: Counter[str] = Counter()  # by term, how many claims have it
         for claim in claims:
             secondary = dict.fromkeys(find_terms(join_secondary_text(claim)), SECONDARY_WEIGHT)
             primary = dict.fromkeys(find_terms(join_primary_text(claim)), 1.0)
-            self.terms[claim.name] = secondary | primary
-            self.counts.update(self.terms[claim.name].keys())
+            self.weights[claim.name] = secondary | primary
+            self.counts.update(self.weights[claim.name].keys())
 
     def rank(self, query: str) -> list[Claim]:
         """Return the claims that a query finds, the best first, or none if it shares no term."""
@@ -158,7 +158,7 @@ class Index:
     def score(self, terms: dict[str, float], claim: Claim) -> float:
         """Return how much of a query's terms a claim has: the rarer a term, the more it counts."""
         score = 0.0
-        claim_weights = self.terms[claim.name]
+        claim_weights = self.weights[claim.name]
         for term, weight in terms.items():
             if term in claim_weights:
                 # near 0 for a term that every claim has, which does not distinguish them

@@ -245,15 +245,16 @@ def check_verified_blocks(records: dict[str, Record]) -> Iterator[str]:
 
 def find_copies(records: dict[str, Record]) -> Iterator[str]:
     """Yield measurements that are in two files, or that took the same times to the last digit."""
-    places: dict[object, str] = {}
+    first_places: dict[object, str] = {}  # by identity
     for place, record in records.items():
-        marks: list[object] = [make_key(record)]
+        # what only copies of a record have in common
+        identities: list[object] = [make_key(record)]
         if len(record.step_s) >= ROUNDS:
-            marks.append(tuple(record.step_s))
-        for mark in marks:
-            first = places.setdefault(mark, place)
-            if first != place:
-                yield f"{place}: the same measurement as {first}"
+            identities.append(tuple(record.step_s))
+        for identity in identities:
+            first_place = first_places.setdefault(identity, place)
+            if first_place != place:
+                yield f"{place}: the same measurement as {first_place}"
                 break
 
 

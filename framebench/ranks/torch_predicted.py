@@ -103,7 +103,7 @@ def count_storages(case: Case) -> tuple[int, dict[str, int]]:
         if case.scenario_spec.trains:
             adapter.optimizer.zero_grad()
             parts["optimizer states"] = count_bytes(adapter.state_tensors())
-            # without gradients nothing else is there between two steps
+            # what else lives between two steps, when no parameter has a gradient
             parts["gradient buckets"] = storages.alive - sum(parts.values())
             others = "activations, gradients and temporaries"
         storages.peak = storages.alive

@@ -270,7 +270,7 @@ def compare_case(
 ) -> list[QuantityComparison]:
     """Return a row for each quantity of one case.
 
-    A row has its verdict only where no interval has to decide it (`decide_row`).
+    A verdict that depends on an interval is added later, by `decide_row`.
 
     Args:
         blank: A comparison with only case, versions and records, from which the rows are made.

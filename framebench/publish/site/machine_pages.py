@@ -221,7 +221,10 @@ def write_versions(source: SourceFolder, machine: Machine) -> list[str]:
 
 
 def write_figures(source: SourceFolder, machine: Machine, pictures: Iterable[Picture]) -> list[str]:
-    """Write the figures of a machine and the page that shows them."""
+    """Write the figures of a machine and the page that shows them, if there are any.
+
+    Return the path of the page in a list, or an empty list.
+    """
     folder = get_machine_folder(machine.name)
     page = Page(source, f"{folder}/figures", f"Figures of {machine.name}")
     for picture in pictures:
@@ -229,6 +232,6 @@ def write_figures(source: SourceFolder, machine: Machine, pictures: Iterable[Pic
         file = f"figures/{make_slug(machine.name)}/{make_slug(picture.name)}.svg"
         source.write(f"assets/{file}", picture.svg)
         page.add_heading(title)
-        link = f"{page.root}_static/{file}"
+        link = f"{page.root}_static/{file}"  # Sphinx copies `assets` to `_static`
         page.add_html(render("figure.html", file=link, title=title, picture=picture))
     return [page.save()] if page.parts else []
