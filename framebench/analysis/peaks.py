@@ -223,6 +223,7 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
 
     The peak is never below the lower bound. If only one batch was measured, its peak is scaled.
     """
+    evidence = drop_single_samples(evidence, case)
     batches = [row.batch for row in evidence]
     if len(set(batches)) < 2:
         return predict_from_one_batch(evidence[-1], case)
@@ -240,6 +241,18 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     method = f"line through batches {', '.join(map(str, batches))}"
     method += describe_reach(case.batch, max(batches))
     return Peak("predicted", method, value, low, high)
+
+
+def drop_single_samples(evidence: Sequence[Row], case: Case) -> Sequence[Row]:
+    """Return the rows that had several samples in the model at a time, if the case has.
+
+    Convolutions may take another path for a single sample (`refuse_single_samples`): a line through
+    such a row and others may fall with the batch. Without other rows all are returned.
+    """
+    if get_micro_batch(case) == 1 or case.workload_spec.has_convolutions is False:
+        return evidence
+    several = [row for row in evidence if get_micro_batch(parse_case(row.case)) > 1]
+    return several or evidence
 
 
 def refuse_single_samples(evidence: Sequence[Row], case: Case) -> None:
@@ -267,7 +280,7 @@ def describe_reach(batch: int, largest: int) -> str:
     """Return how far a batch is beyond the largest measured one, or "" where that was studied."""
     if batch <= STUDIED_REACH * largest:
         return ""
-    return f", at {batch / largest:.1f} times the largest"
+    return f", at {batch / largest:.1f} times batch {largest}"
 
 
 def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, float]:

@@ -260,27 +260,35 @@ def select_relevant(rows: Sequence[Row], question: Question) -> list[Row]:
 def select_speeds(rows_of_machines: Sequence[Sequence[Row]], question: Question) -> Sequence[Row]:
     """Return the rows of the machine whose speeds are ranked.
 
-    Speeds of two machines are never ranked together: on another processor the order may differ.
-    Whether a machine timed enough is counted over all strategies, so that a question about one
-    framework takes the same machine as a question about all.
+    Speeds of two machines are never ranked together: on another processor the order may differ. It
+    is the first machine that timed enough, in all frameworks of the question that any machine has
+    timed; or else in some of them; or else the one that timed most. Whether it timed enough is
+    counted over all strategies, so that a question about some takes the machine of a question about
+    all.
     """
     about_all = replace(question, frameworks=FRAMEWORKS, strategies=None)
-    relevant_of_machines = []
+    all_machines = []
+    ranking = []
     for machine_rows in rows_of_machines:
         relevant = select_relevant(machine_rows, question)
-        relevant_of_machines.append(relevant)
-        timed_count = count_timed_strategies(select_relevant(machine_rows, about_all))
-        if timed_count >= FEWEST_RANKED and count_timed_strategies(relevant):
-            return relevant
-    return max(relevant_of_machines, key=count_timed_strategies)
+        all_machines.append(relevant)
+        timed_in_all = list_timed_strategies(select_relevant(machine_rows, about_all))
+        if len(timed_in_all) >= FEWEST_RANKED and list_timed_strategies(relevant):
+            ranking.append(relevant)
+    if not ranking:
+        return max(all_machines, key=lambda rows: len(list_timed_strategies(rows)))
+    # of equally many frameworks the first machine
+    return max(ranking, key=count_timed_frameworks)
 
 
-def count_timed_strategies(rows: Sequence[Row]) -> int:
-    """Return how many strategies, counted in each framework, have a speed."""
-    timed = {
-        (row.framework, row.strategy) for row in rows if row.throughput and not find_fault(row)
-    }
-    return len(timed)
+def count_timed_frameworks(rows: Sequence[Row]) -> int:
+    """Return in how many frameworks a strategy has a speed."""
+    return len({framework for framework, _ in list_timed_strategies(rows)})
+
+
+def list_timed_strategies(rows: Sequence[Row]) -> set[tuple[str, str]]:
+    """Return the framework and the name of each strategy that has a speed."""
+    return {(row.framework, row.strategy) for row in rows if row.throughput and not find_fault(row)}
 
 
 def make_candidates(

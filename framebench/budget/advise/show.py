@@ -56,10 +56,11 @@ ORDER_TEXTS: dict[SortOrder, str] = {
 NOT_CALIBRATED = "not calibrated"  # by instruments whose machine has passed no calibration
 MOST_CANDIDATES_SHOWN = 5  # unless all are asked for
 NOT_STUDIED = f"how well predictions hold beyond {STUDIED_REACH} times was not studied"
+WIDE = 1.05  # the upper end of a peak over the peak, from which on a table shows it
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
 CAPTION = (
-    f"needs: {MARGIN:.2f} x (peak + kept), which the budget must have (docs/reading.md). x torch: "
-    "step time over PyTorch's baseline."
+    f"needs: {MARGIN:.2f} x (peak + kept), which the budget must have; of a predicted peak the "
+    "upper end counts (docs/reading.md). x torch: step time over PyTorch's baseline."
 )
 UP_TO = (
     " up to: no search has run the strategy, so that kept is the most that was seen with others, "
@@ -160,11 +161,16 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
 
 
 def format_peak(candidate: Candidate) -> str:
-    """Return the peak in MiB, with its interval if it was predicted near a measured batch."""
+    """Return the peak in MiB, with its interval if it was predicted.
+
+    Far beyond measured batches it has only the upper end, and only one that is far above it: how
+    often intervals cover there was not studied, but what the job needs rests on this end.
+    """
     peak = candidate.peak
     text = format_mib(peak.value)
-    if candidate.is_far:  # how often its interval covers there was not studied
-        return f"about {text}"
+    if candidate.is_far:
+        is_wide = peak.high is not None and peak.high > WIDE * peak.value
+        return f"about {text} to {format_mib(peak.high)}" if is_wide else f"about {text}"
     if peak.low is not None:
         text += f" ({format_mib(peak.low)} - {format_mib(peak.high)})"
     return text
@@ -368,13 +374,12 @@ def describe_fit(candidate: Candidate, machine: str) -> str:
     if candidate.evidence.machine != machine:
         on_machine = f", on {candidate.evidence.machine}"
     if candidate.is_far:
-        factor = batch / candidate.measured_up_to
         measured = ""
         if candidate.measured_fit:
             measured = f"Batch {candidate.measured_fit} fits, as measured{on_machine}. "
         return (
-            f"{measured}Batch {batch} is predicted to fit ({needs}), but at {factor:,.0f} times "
-            f"the largest batch that was measured, and {NOT_STUDIED}."
+            f"{measured}Batch {batch} is predicted to fit ({needs}), but the largest batch that "
+            f"was measured is {candidate.measured_up_to}, and {NOT_STUDIED}."
         )
     if candidate.judged_by == "search":
         return f"It fits at batch {batch} ({needs}), as tried under an enforced limit{on_machine}."

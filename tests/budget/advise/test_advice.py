@@ -525,6 +525,20 @@ def test_a_question_about_one_framework_uses_the_machine_of_a_question_about_all
         assert advice.machine == "here"
 
 
+def test_frameworks_are_ranked_by_a_machine_that_timed_all_of_them():
+    """`here` timed strategies of PyTorch alone."""
+    here = []
+    elsewhere = [make_record("jax", "fp32", machine="elsewhere")]
+    for strategy in ("fp32", "checkpoint", "amp_bf16"):
+        here.append(make_record("torch", strategy, machine="here"))
+        elsewhere.append(make_record("torch", strategy, machine="elsewhere"))
+    rows = [make_rows(here), make_rows(elsewhere)]
+    of_all = advise(rows, QUESTION)
+    assert of_all.machine == "elsewhere"
+    assert all(candidate.throughput for candidate in of_all.fitting)
+    assert advise(rows, replace(QUESTION, frameworks=("torch",))).machine == "here"
+
+
 def test_a_line_goes_through_all_peaks_of_one_machine():
     """Both measured batch 4. The line goes through that of `elsewhere`, which has more batches."""
     here = [make_record("torch", "fp32", machine="here")]
@@ -597,11 +611,18 @@ def test_a_largest_batch_far_beyond_the_measured_ones_is_approximate_and_has_a_c
     assert candidate.is_far
     answer = show.describe_answer(advice)
     assert "Batch 8 fits, as measured. Batch 94 is predicted to fit (needs" in answer
-    assert f"at 12 times the largest batch that was measured, and {show.NOT_STUDIED}." in answer
+    assert f"the largest batch that was measured is 8, and {show.NOT_STUDIED}." in answer
     (table,) = show.make_tables(advice)
     assert table.texts["batch"] == ["about 94"]
     assert table.texts["peak"][0].startswith("about ")
     assert any(show.NOT_STUDIED in note for note in table.notes)
+
+
+def test_a_far_peak_has_its_upper_end_where_the_needs_rest_on_a_far_higher_one():
+    """Memory that hardly grows from one batch to another may still be proportional to it."""
+    flat = [make_record("torch", "fp32", batch=b, peak=MIB + b, step=1.0) for b in (4, 8)]
+    (table,) = show.make_tables(ask_advice(flat, budget=100 * MIB, batch=None))
+    assert table.texts["peak"] == ["about 15.8 to 95.2"]
 
 
 def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition():
@@ -609,7 +630,7 @@ def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition():
     advice = ask_advice(records, budget=100 * MIB, batch=32)
     answer = show.describe_answer(advice)
     assert "Batch 32 is predicted to fit (needs" in answer
-    assert "at 4 times the largest batch that was measured" in answer
+    assert "the largest batch that was measured is 8" in answer
     (fields,) = show.make_json(advice, changes=[])["fitting"]
     assert fields["measured_up_to"] == 8
     assert fields["far_beyond_measured"] is True
