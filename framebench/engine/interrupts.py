@@ -23,21 +23,21 @@ def interrupt_on_ending_signals() -> Iterator[None]:
     handled = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     hook = sys.unraisablehook
     alarm = signal.getsignal(signal.SIGALRM)
-    is_to_repeat = False
+    is_repeat_pending = False
 
     def interrupt_again(number: int, frame: FrameType | None) -> None:
         """Raise the interrupt that was ignored."""
-        nonlocal is_to_repeat
-        is_to_repeat = False
+        nonlocal is_repeat_pending
+        is_repeat_pending = False
         raise KeyboardInterrupt
 
     def repeat_ignored(ignored: sys.UnraisableHookArgs) -> None:
         """Have an ignored interrupt raised again soon; report another exception."""
-        nonlocal is_to_repeat
+        nonlocal is_repeat_pending
         if not issubclass(ignored.exc_type, KeyboardInterrupt):
             hook(ignored)
             return
-        is_to_repeat = True
+        is_repeat_pending = True
         # The timer is left alone until then: it may belong to the caller, who limits a test's time.
         signal.signal(signal.SIGALRM, interrupt_again)
         signal.setitimer(signal.ITIMER_REAL, REPEAT_S)
@@ -49,10 +49,10 @@ def interrupt_on_ending_signals() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = hook
-        if is_to_repeat:
+        if is_repeat_pending:
             signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, alarm)
         for number in handled:
             signal.signal(number, signal.SIG_DFL)
-        if is_to_repeat:
+        if is_repeat_pending:
             raise KeyboardInterrupt

@@ -136,7 +136,7 @@ class Origins:
             del optimizer.backward, optimizer.step
 
     def note_gradients(self, optimizer: jt.optim.Optimizer) -> None:
-        """Note which layer each gradient that the optimizer has is of."""
+        """Note the layer of each gradient that the optimizer holds."""
         for group in optimizer.param_groups:
             for parameter, gradient in zip(group["params"], group["grads"]):
                 label = self.labels.get(read_node_number(parameter), UNLABELLED)

@@ -115,7 +115,7 @@ def read_cached(file: Path) -> References:
 
 
 def measure_difference(references: References, others: References) -> float:
-    """Return the largest relative difference of any value or tensor that both have by one key.
+    """Return the largest relative difference of any value or tensor that both have under a key.
 
     Raises ValueError if the names of their tensors differ.
     """

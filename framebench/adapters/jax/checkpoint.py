@@ -154,24 +154,24 @@ def checkpoint_dots(adapter: JaxAdapter, batched: bool = True) -> Proof:
     checkpoint_blocks(adapter, every=1, stacked=can_stack_layers(adapter), policy=policy)
 
     def count_products(observed: Evidence) -> Evidence:
-        """Count the products and reductions that the step has and a plain step has not."""
-        without = trace_without_checkpoints(adapter)
-        batched_without = count_batched_matmuls(without.jaxpr)
+        """Count the products and reductions that the step has in addition to a plain step."""
+        plain_trace = trace_without_checkpoints(adapter)
+        plain_batched_matmuls = count_batched_matmuls(plain_trace.jaxpr)
         if adapter.recipe.eager:  # an eager step runs exactly the traced equations
-            products = observed["products"] - len(find_products(without.jaxpr))
+            products = observed["products"] - len(find_products(plain_trace.jaxpr))
             reductions = count_traced_reductions(*adapter.list_jaxprs())
-            reductions_without = count_traced_reductions(without.jaxpr)
+            plain_reductions = count_traced_reductions(plain_trace.jaxpr)
         else:
-            plain = without.lower().compile(dict(adapter.recipe.compiler_options))
+            plain_executable = plain_trace.lower().compile(dict(adapter.recipe.compiler_options))
             compiled_products = sum(observed["compiled_products"].values())
-            products = compiled_products - count_compiled_products(plain).total()
+            products = compiled_products - count_compiled_products(plain_executable).total()
             reductions = adapter.program.count_text(REDUCTION)
-            reductions_without = plain.as_text().count(REDUCTION)
+            plain_reductions = plain_executable.as_text().count(REDUCTION)
         return {
             "products_more": products,
-            "batched_products_recomputed": adapter.count_batched_matmuls() - batched_without,
+            "batched_products_recomputed": adapter.count_batched_matmuls() - plain_batched_matmuls,
             "reductions": reductions,
-            "reductions_without": reductions_without,
+            "reductions_without": plain_reductions,
         }
 
     proof = expect(

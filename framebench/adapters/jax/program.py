@@ -98,12 +98,12 @@ class StepProgram:
 
 
 def find_last_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return the shape of the last argument.
+    """Return the shape of the last argument, or of the first array in it if it is a tree.
 
-    For an argument that is a tree of several arrays, or of none, it is the shape of the first array
-    from there on.
+    If the last argument has no array, as where targets are None, the one before it counts.
     """
-    first_array = jax.tree.leaves((arguments[-1], arguments[-2:]))[0]
+    *others, last = arguments
+    first_array, *_ = jax.tree.leaves((last, others[-1:]))
     shape: tuple[int, ...] = first_array.shape
     return shape
 

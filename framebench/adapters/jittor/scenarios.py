@@ -142,9 +142,9 @@ def together(adapter: JittorAdapter, shared_trunk: bool = False) -> Proof:
         if shared_trunk:
             share_trunk(adapter, *models)
 
-    # the second model's own weights
-    second_bytes = count_weight_bytes(adapter, adapter.workload.head if shared_trunk else ("",))
-    expected_bytes = count_weight_bytes(adapter) + second_bytes
+    # with a shared trunk the second model adds only its head, and otherwise all of its weights
+    added_prefixes = adapter.workload.head if shared_trunk else ("",)
+    expected_bytes = count_weight_bytes(adapter) + count_weight_bytes(adapter, added_prefixes)
     adapter.before_first_step.append(load_models)
     return run_pair(adapter, lambda: iter(models), expected_bytes)
 

@@ -123,7 +123,7 @@ def convert_model(model: nn.Module, device: torch.device, dtype: torch.dtype) ->
 def to_numpy(tensor: Tensor) -> np.ndarray:
     """Return a tensor's numbers in NumPy, put together if ranks have parts of it.
 
-    bfloat16 becomes float32, since NumPy has no bfloat16. A conjugation that was put off is made.
+    bfloat16 becomes float32, since NumPy has no bfloat16. A lazy conjugation is carried out.
     """
     if hasattr(tensor, "full_tensor"):
         tensor = tensor.full_tensor()

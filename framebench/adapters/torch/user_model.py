@@ -577,20 +577,22 @@ def compute_gradient(adapter: Any) -> tuple[float, list[tuple[str, np.ndarray]]]
 
 
 def list_changed_in_blocks(adapter: Any) -> list[str]:
-    """Return the tensors that forward passes of blocks change in a step, though not trained in it.
+    """Return the tensors that forward passes of blocks change in a step without training them.
 
     Statistics of batch norm do not count: recomputation does not change them a second time.
     Integers do not either, since they are not compared. The adapter ends with its first weights.
     """
     names = {module: name for name, module in adapter.model.named_modules()}
-    before: dict[nn.Module, dict[str, Tensor]] = {}
+    tensors_before: dict[nn.Module, dict[str, Tensor]] = {}
     changed: list[str] = []
 
     def enter(block: nn.Module, *_: Any) -> None:
-        before[block] = {name: t.clone() for name, t in list_untrained(block, names).items()}
+        tensors_before[block] = {
+            name: t.clone() for name, t in list_untrained(block, names).items()
+        }
 
     def leave(block: nn.Module, *_: Any) -> None:
-        tensors = before.pop(block)
+        tensors = tensors_before.pop(block)
         for name, tensor in list_untrained(block, names).items():
             if not torch.equal(tensor, tensors[name]):
                 changed.append(name)
