@@ -143,7 +143,7 @@ class PartOptions(dict[str, Any]):
         self.name = name
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self.ledger.set(f"{self.name} {key!r}")
+        self.ledger.set(f"{self.name} {key!r}")  # refuses an option that another strategy has set
         super().__setitem__(key, value)
 
     def wrap(self, key: str, function: Callable[[Any], Any]) -> None:

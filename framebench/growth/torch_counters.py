@@ -144,7 +144,8 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
     def add(self, storage: torch.UntypedStorage, operator: str) -> None:
         """Note a storage, unless it has been there before.
 
-        The address of one that was dropped is given out again: only a reference tells them apart.
+        A new storage may get the address of one that was dropped. The weak reference to the earlier
+        one tells whether it is still there.
         """
         address = storage._cdata
         earlier = self.made.get(address)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 
 def format_count(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: `1 case`, `2 cases`. `plural` is one that does not end in s.
+    """Return a number with its noun: `1 case`, `2 cases`.
 
-    A noun may be several words, such as `other fits` with the plural `others fit`.
+    `plural` is only needed where it is not the noun with an s. A noun may be several words, such as
+    `other fits` with the plural `others fit`.
     """
     if number == 1:
         return f"1 {noun}"

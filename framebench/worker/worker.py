@@ -410,13 +410,13 @@ def limit_user_model(case: Case) -> None:
 
 def serve(carry_out: CarryOut) -> NoReturn:
     """Carry out the orders on the command line, print the result, and end the process."""
-    code = report_result(carry_out)
+    code = run_and_report(carry_out)
     sys.stderr.flush()
     # not `sys.exit`: to free a framework piece by piece would only cost time
     os._exit(code)
 
 
-def report_result(carry_out: CarryOut) -> int:
+def run_and_report(carry_out: CarryOut) -> int:
     """Carry out the orders on the command line, and print the result or the error.
 
     Returns the exit code of the process.
@@ -439,7 +439,7 @@ def report_result(carry_out: CarryOut) -> int:
 
 
 def let_kernel_kill() -> None:
-    """Let the kernel kill this process when its parent dies, and first when memory runs out."""
+    """Let the kernel kill this process with its parent, and before others if memory runs out."""
     die_with_parent()
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")

@@ -489,17 +489,20 @@ class TorchAdapter(Adapter):
             callback()
 
     def make_observer(self) -> StepCounter | Profiled:
-        """Return the context that counts what a step does: by the profiler if it is compiled."""
+        """Return the context that counts what a step does, by the profiler if it is compiled.
+
+        The profiler tells forward passes apart by the compiled module, or else by the model.
+        """
         blocks = self.blocks()
         if not self.readings.uses_profiler:
             # a user's step may save tensors that its file keeps outside of the model
             lasting = list_all_tensors() if self.is_user_model else self.lasting_tensors()
             return StepCounter(self.models_in_memory, blocks, lasting)
         if not self.readings.counts_passes:
-            return Profiled(None, len(blocks))
+            return Profiled(model=None, blocks=len(blocks))
         if isinstance(self.recipe.forward, nn.Module):
-            return Profiled(self.recipe.forward, len(blocks))
-        return Profiled(self.model, len(blocks), blocks)
+            return Profiled(self.recipe.forward, blocks=len(blocks))
+        return Profiled(self.model, blocks=len(blocks), called=blocks)
 
     def observe(self) -> Evidence:
         observer = self.make_observer()

@@ -149,7 +149,7 @@ def is_autocast(enter: Any) -> bool:
 
 
 def describe_change(choice: Choice, count: int, dtype: str) -> str:
-    """Return a text that says that `count` entries of a choice are others in `dtype`."""
+    """Return a text on a choice, of which rounding to `dtype` changes `count` entries."""
     total = choice.indices.numel()
     return (
         f"{choice.operator} in {choice.module or 'the loss'} chooses other entries in {dtype} than "

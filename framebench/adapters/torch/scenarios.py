@@ -122,9 +122,8 @@ def distill(adapter: TorchAdapter) -> Proof:
 
     def add_teacher(_: nn.Module) -> None:
         """Load the teacher next to the student, which stays as it is."""
-        adapter.models_in_memory.append(
-            adapter.load(config, adapter.get_initial_weights(config)).eval()
-        )
+        teacher = adapter.load(config, adapter.get_initial_weights(config)).eval()
+        adapter.models_in_memory.append(teacher)
 
     def objective(x: Tensor, y: Tensor) -> Tensor:
         """Return the mean of the task's loss and the divergence from the teacher's output."""
@@ -138,7 +137,7 @@ def distill(adapter: TorchAdapter) -> Proof:
 
     def count_passes() -> Evidence:
         """Count the teacher's forward passes in one more step, and its gradients."""
-        teacher = adapter.models_in_memory[1]
+        _, teacher = adapter.models_in_memory
         outputs: list[Any] = []
         with teacher.register_forward_hook(lambda *arguments: outputs.append(arguments)):
             adapter.one_step()
