@@ -448,13 +448,6 @@ def get_case_and_time(placed_record: tuple[str, RecordBase]) -> tuple[str, datet
     return record.case, get_measurement_time(record)
 
 
-def parse_all(lines: list[Line]) -> Iterator[Record]:
-    """Yield the record in each line; unreadable lines are skipped without a warning."""
-    for line in lines:
-        with contextlib.suppress(BadRecord):
-            yield parse(Record, line)
-
-
 def read_session(file: Path | str, session: str, case: str = "") -> list[Record]:
     """Return the records of a session in a file, of one case or of all, the oldest first.
 
@@ -463,9 +456,11 @@ def read_session(file: Path | str, session: str, case: str = "") -> list[Record]
     # most lines are of other sessions, and need not be parsed
     lines = find_lines(file, [text for text in (session, case) if text])
     records = []
-    for record in parse_all(lines):
-        if record.provenance.session == session and case in ("", record.case):
-            records.append(record)
+    for line in lines:
+        with contextlib.suppress(BadRecord):
+            record = parse(Record, line)
+            if record.provenance.session == session and case in ("", record.case):
+                records.append(record)
     return sorted(records, key=get_measurement_time)
 
 

@@ -232,17 +232,10 @@ def choose_blocks(model: nn.Module, inputs: Any, targets: Any) -> list[nn.Module
         return find_blocks(model)
     announce(FORWARD_PASS)
     try:
-        return find_best_level(model, (inputs, targets), levels)
+        # makes a forward pass of the model for each level
+        return min(levels, key=partial(measure_saved_at_peak, model, (inputs, targets)))
     except Exception:  # the model fails, which is reported when its baseline runs
         return find_blocks(model)
-
-
-def find_best_level(model: nn.Module, batch: Any, levels: list[list[Any]]) -> list[Any]:
-    """Return the level whose recomputation leaves the fewest bytes saved for the backward pass.
-
-    Makes a forward pass of the model for each level, with the inputs of the file's batch.
-    """
-    return min(levels, key=partial(measure_saved_at_peak, model, batch))
 
 
 class PassEnded(BaseException):
