@@ -57,6 +57,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "try": ("framebench.user_model.command",),
     "versions": ("framebench.versions.command",),
 }
+# how functions of commands name a parameter that takes cases
+CASE_PARAMETERS = ("selectors", "selector", "case", "case_or_file")
 LEAST_LIKENESS = 0.7  # of an option's name to what was typed, between 0 and 1
 EXAMPLE_CASE = "transformer/torch/train/fp32/b4/cpu"
 # the largest libraries that commands load, and room for records
@@ -267,7 +269,7 @@ def suggest_option(unknown: str, context: typer.Context) -> str:
     takes_cases = False
     names = []
     for parameter in context.command.params:
-        takes_cases = takes_cases or parameter.name in ("selectors", "selector", "case")
+        takes_cases = takes_cases or parameter.name in CASE_PARAMETERS
         names += [option.lstrip("-") for option in parameter.opts if option.startswith("--")]
     near = get_close_matches(name, names, 1, cutoff=LEAST_LIKENESS)
     if near:

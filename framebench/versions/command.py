@@ -357,7 +357,7 @@ def parse_share(text: str | None) -> float | None:
 def bisect(
     first: Annotated[str, typer.Argument(help="The older release, such as 0.9.2.")],
     last: Annotated[str, typer.Argument(help="The newer release.")],
-    case_or_file: Annotated[str, typer.Argument(help=CASE_HELP, metavar="CASE")],
+    case_or_file: Annotated[str, typer.Argument(help=CASE_HELP, metavar="case")],
     framework: Annotated[str, typer.Option(help="Such as jax.")],
     threshold: Annotated[str, typer.Option(help="The smallest change that matters.")] = "1%",
     processes: Annotated[int, typer.Option(min=1, help=PROCESSES_HELP)] = PROCESSES,
