@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
@@ -136,6 +136,25 @@ def run_recomputed(function: Callable[..., Any], *args: Any, **options: Any) -> 
     return recompute(function, *args, use_reentrant=False, **options)
 
 
+def refuse_changed_inputs(adapter: TorchAdapter) -> None:
+    """Let the backward pass raise DoesNotApply if a block changes its input in place."""
+    run_backward = adapter.recipe.backward
+
+    def backward(loss: Tensor) -> None:
+        try:
+            run_backward(loss)
+        except RuntimeError as error:
+            if "modified by an inplace operation" not in str(error):
+                raise
+            raise DoesNotApply(
+                "a block changes its input in place, as one does that begins with "
+                "nn.ReLU(inplace=True): recomputed, it would change it twice, which PyTorch "
+                "refuses; without inplace=True there it is recomputed"
+            ) from error
+
+    adapter.recipe.backward = backward
+
+
 @switch
 def checkpoint(adapter: TorchAdapter, every: int = 1) -> Proof:
     """Recompute the activations of each `every`-th block in the backward pass."""
@@ -165,6 +184,7 @@ def checkpoint(adapter: TorchAdapter, every: int = 1) -> Proof:
 
     adapter.recipe.block_runner = run_block
     adapter.recipe.on_model.append(attach)
+    refuse_changed_inputs(adapter)
 
     def count_recomputed(observed: Evidence) -> Evidence:
         """Count the blocks that ran again in the backward pass, and how many should have."""
@@ -251,6 +271,7 @@ def checkpoint_dots(adapter: TorchAdapter, batched: bool = True) -> Proof:
         }
 
     adapter.recipe.block_runner = run_block
+    refuse_changed_inputs(adapter)
     proof = expect(
         block_runs_repeated=at_least("recomputations"),
         products_repeated=equal_to("products_of_attention"),
