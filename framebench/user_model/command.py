@@ -201,6 +201,8 @@ def try_(
         if html:
             report.check_page_folder(html)
         model = trial.inspect_file(file, batch, framework, scenario)
+        if earlier:
+            saved.check_request(earlier, model, named)
         where = results or FOLDER / model.folder
         if device is not None:
             any_fits = fit_file(

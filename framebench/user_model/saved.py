@@ -22,6 +22,7 @@ from framebench.records.record_parts import RecordPart
 from framebench.records.store import BadRecord, read_bytes
 from framebench.suite.counting import format_count
 from framebench.suite.user_file import Fault
+from framebench.user_file.trial import UserModel
 
 NOISE = 2**19  # bytes by which the peak of the same step differs from run to run
 LAYERS = 3  # that grew most, in a message
@@ -124,11 +125,8 @@ def read_saved(file: Path) -> SavedPeaks:
 
 
 def report_growth(before: SavedPeaks, after: SavedPeaks, threshold: float) -> bool:
-    """Print how peaks differ from saved ones, and return whether one grew or is gone.
-
-    Raises Fault where the two cannot be compared.
-    """
-    for remark in check_comparable(before, after):
+    """Print how peaks differ from saved ones, and return whether one grew or is gone."""
+    for remark in list_differences(before, after):
         say(f"not the same in both runs: {remark}")
     df = compare_peaks(before, after, threshold)
     grown = df[df["verdict"] == "grew"]
@@ -157,15 +155,31 @@ def report_growth(before: SavedPeaks, after: SavedPeaks, threshold: float) -> bo
     return True
 
 
-def check_comparable(before: SavedPeaks, after: SavedPeaks) -> list[str]:
-    """Return what differs between two runs and may move a peak. Raises Fault for other cases."""
+def check_request(before: SavedPeaks, model: UserModel, strategies: list[str] | None) -> None:
+    """Raise Fault if saved peaks are not those of the cases that are about to be measured.
+
+    `strategies` are those asked for beside the baseline, or None for all that apply.
+    """
     for name in ("framework", "scenario", "batch"):
-        old, new = getattr(before, name), getattr(after, name)
+        old, new = getattr(before, name), getattr(model, name)
         if old != new:
             raise Fault(
                 f"--compare: {name} was {old} and is {new}: peaks of two cases are not compared; "
-                "measure the same one, or save it again with --save"
+                f"add --{name} {old}, or save it again with --save"
             )
+    if strategies is None:
+        return
+    measured = {model.baseline.strategy, *strategies}
+    missing = [peak.strategy for peak in before.peaks if peak.strategy not in measured]
+    if missing:
+        raise Fault(
+            f"--compare: {', '.join(missing)} was saved and is not in --strategies; add it, or "
+            "save it again with --save"
+        )
+
+
+def list_differences(before: SavedPeaks, after: SavedPeaks) -> list[str]:
+    """Return what differs between two runs of the same cases and may move a peak."""
     old_setting = {"the file": before.file, "device": before.device, **before.versions}
     new_setting = {"the file": after.file, "device": after.device, **after.versions}
     if before.processor and after.processor:  # it decides which kernels, and so which workspaces

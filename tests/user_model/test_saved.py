@@ -9,6 +9,7 @@ import subprocess
 import time
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from framebench.engine.session import Session
 from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.suite.user_file import Fault
+from framebench.user_file.trial import UserModel
 from framebench.user_model import command, report, saved
 from framebench.user_model.figure import draw_peaks
 from framebench.user_model.saved import SavedPeaks
@@ -81,12 +83,15 @@ def test_a_grown_peak_is_reported_with_the_layer_that_grew(capsys):
 
 
 def test_layers_beyond_the_three_that_grew_most_are_added_up(capsys):
-    new_layers = {f"body.{place}": (place + 1) * MIB for place in range(5)}
-    before = make_saved({"fp32": 100}, {"head": MIB})
-    after = make_saved({"fp32": 150}, {"head": MIB, **new_layers})
+    before = make_saved({"fp32": 100}, {"head": 1 * MIB})
+    new_layers = {"a": 10 * MIB, "b": 20 * MIB, "c": 30 * MIB, "d": 1 * MIB, "e": 4 * MIB}
+    after = make_saved({"fp32": 165}, {"head": 1 * MIB, **new_layers})
     saved.report_growth(before, after, THRESHOLD)
     printed = " ".join(capsys.readouterr().err.split())
-    assert printed.endswith("saved of body.2 (+3.00 MiB), 2 others (+3.00 MiB together)")
+    assert printed.endswith(
+        "saved of c (+30.00 MiB), saved of b (+20.00 MiB), saved of a (+10.00 MiB), "
+        "2 others (+5.00 MiB together)"
+    )
 
 
 def test_a_saved_strategy_without_a_peak_now_fails(capsys):
@@ -99,7 +104,7 @@ def test_a_saved_strategy_without_a_peak_now_fails(capsys):
 
 def test_a_changed_name_of_the_file_is_reported():
     before, after = make_saved({"fp32": 100}), make_saved({"fp32": 100}, file="other")
-    assert saved.check_comparable(before, after) == ["the file was net and is other"]
+    assert saved.list_differences(before, after) == ["the file was net and is other"]
 
 
 def test_a_named_strategy_that_does_not_apply_fails(capsys):
@@ -115,25 +120,42 @@ def test_without_named_strategies_none_is_missing():
     assert not saved.report_missing(named=[], left_out={"tf32": "needs a GPU"})
 
 
-def test_a_changed_batch_is_refused():
-    before, after = make_saved({"fp32": 100}), make_saved({"fp32": 100}, batch=16)
-    with pytest.raises(Fault, match="batch was 8 and is 16"):
-        saved.check_comparable(before, after)
+def make_model(batch: int = 8) -> UserModel:
+    return UserModel(file=Path("/net.py"), framework="torch", batch=batch, defined=())
+
+
+@pytest.mark.parametrize(
+    ("batch", "strategies", "message"),
+    [
+        (16, None, "batch was 8 and is 16.*add --batch 8"),
+        (8, ["fp32"], "checkpoint was saved and is not in --strategies"),
+    ],
+)
+def test_peaks_of_other_cases_are_refused_before_anything_runs(batch, strategies, message):
+    before = make_saved({"fp32": 100, "checkpoint": 50})
+    with pytest.raises(Fault, match=message):
+        saved.check_request(before, make_model(batch), strategies)
+
+
+@pytest.mark.parametrize("strategies", [None, ["checkpoint"], ["checkpoint", "amp_bf16"]])
+def test_peaks_of_the_same_cases_and_of_more_are_compared(strategies):
+    before = make_saved({"fp32": 100, "checkpoint": 50})
+    saved.check_request(before, make_model(), strategies)
 
 
 def test_a_changed_release_is_reported():
     before = make_saved({"fp32": 100})
     after = make_saved({"fp32": 100}, versions={"torch": "2.14.0"})
-    assert saved.check_comparable(before, after) == ["torch was 2.13.0 and is 2.14.0"]
+    assert saved.list_differences(before, after) == ["torch was 2.13.0 and is 2.14.0"]
 
 
 def test_a_changed_processor_is_reported_where_both_are_known():
     unknown = make_saved({"fp32": 100})
     on_x = unknown.model_copy(update={"processor": "x"})
     on_y = unknown.model_copy(update={"processor": "y"})
-    assert saved.check_comparable(on_x, on_y) == ["the processor was x and is y"]
-    assert saved.check_comparable(on_x, on_x) == []
-    assert saved.check_comparable(unknown, on_y) == []
+    assert saved.list_differences(on_x, on_y) == ["the processor was x and is y"]
+    assert saved.list_differences(on_x, on_x) == []
+    assert saved.list_differences(unknown, on_y) == []
 
 
 @pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("0.5 %", 0.005)])
