@@ -163,6 +163,11 @@ def test_what_cannot_be_simulated_is_refused_with_the_reason(simulated, step, wh
 
 
 @pytest.mark.slow
+def test_a_sparse_buffer_is_moved_with_its_model(simulated):
+    assert simulated["sparse buffer"]["kinds"]["weights"] >= WEIGHT
+
+
+@pytest.mark.slow
 def test_tangents_that_are_zero_take_no_memory(simulated):
     """Of a layer's weight, which has none in forward mode."""
     step = simulated["forward mode"]
@@ -222,6 +227,9 @@ def test_a_counter_on_the_device_counts(simulated):
         ("from NumPy", [0, 2, 4]),
         ("of a detached parameter", [1.0, 1.0]),
         ("uninitialized", [0.0, 0.0]),
+        ("drawn on the host", [[1.0, 1.0, 1.0]] * 2),  # the smallest that can be drawn is 3
+        ("of a permutation", [0, 1, 2]),
+        ("drawn and moved to the GPU", [1, 1]),  # made up
         ("resized", [1.0, 1.0]),  # made up
         ("overwritten at random", [1.0, 1.0, 1.0]),  # made up
         ("of a batch", 0.0),  # made up

@@ -7,6 +7,10 @@ them needs a number that is not known: of a weight, a batch, or a random number.
 
 The numbers belong to a storage, so that views share them, and what is written in place is seen by
 all of them.
+
+Integers that are drawn on the host are where a loader begins to read (`data[i : i + length]`). So
+that such numbers agree with each other, they are known too, as the smallest that can be drawn. On
+the GPU they are not, where they may decide how many elements are chosen.
 """
 
 from __future__ import annotations
@@ -27,7 +31,14 @@ from framebench.adapters.torch.modes import name_arguments
 
 MOST_BYTES = 2**15  # of a storage whose numbers are computed
 NUMBERS = "numbers_in_simulation"  # an attribute of storages: their numbers, in one dimension
+IS_DRAWN = "is_drawn_in_simulation"  # another: whether its numbers were drawn, or follow from such
 HOST = torch.device("cpu")
+aten = torch.ops.aten
+DRAWS = {  # integers: returns what is taken for the numbers that an operator draws
+    aten.randint.default: lambda high, size, **_: torch.zeros(size, dtype=torch.long),
+    aten.randint.low: lambda low, high, size, **_: torch.full(size, low),
+    aten.randperm.default: lambda count, **_: torch.arange(count),
+}
 
 
 class KnownNumbers(TorchDispatchMode):
@@ -74,9 +85,10 @@ def read_number(tensor: Tensor) -> bool | int | float | None:
 
 def find_numbers(tensor: Tensor) -> Tensor | None:
     """Return a tensor with the numbers of a fake one, or None if they are not known."""
+    if tensor.layout != torch.strided:
+        return None
     if not isinstance(tensor, FakeTensor):
-        is_small = tensor.device == HOST and tensor.layout == torch.strided
-        return tensor if is_small and tensor.nbytes <= MOST_BYTES else None
+        return tensor if tensor.device == HOST and tensor.nbytes <= MOST_BYTES else None
     numbers: Tensor | None = getattr(tensor.untyped_storage(), NUMBERS, None)
     if numbers is None or numbers.dtype != tensor.dtype:
         return None
@@ -96,7 +108,7 @@ def follow_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: 
         return
     tensors = list_tensors((*args, *kwargs.values()))
     with _disable_current_modes():
-        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        is_random = torch.Tag.nondeterministic_seeded in func.tags and func not in DRAWS
         is_known = not is_random and all(find_numbers(tensor) is not None for tensor in tensors)
         is_computed = is_known and compute(func, args, kwargs, out)
         if is_written and not is_computed:
@@ -105,19 +117,30 @@ def follow_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: 
 
 def compute(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: Any) -> bool:
     """Run an operator with numbers on the host, and return whether it could be run."""
+    is_drawn = func in DRAWS or any(map(has_drawn_numbers, list_tensors((*args, *kwargs.values()))))
     args, kwargs = tree_map_only(Tensor, find_numbers, (tuple(args), kwargs))
     args, kwargs = tree_map_only(torch.device, lambda _: HOST, (args, kwargs))
     kwargs.pop("pin_memory", None)
     try:
-        results = func(*args, **kwargs)
+        results = DRAWS.get(func, func)(*args, **kwargs)
     except Exception:  # whatever it is that the host cannot run
         return False
     if "empty" in func._schema.name:
         results.zero_()  # else it has what the memory held before, and no simulation is repeatable
     for result, fake in zip(tree_leaves(results), tree_leaves(out), strict=True):
         if isinstance(fake, FakeTensor) and fake.layout == torch.strided:
+            if is_drawn and fake.device != HOST:
+                return False
             keep_numbers(fake, result)
+            setattr(fake.untyped_storage(), IS_DRAWN, is_drawn)
     return True
+
+
+def has_drawn_numbers(tensor: Tensor) -> bool:
+    """Return whether the numbers of a tensor were drawn, or follow from such."""
+    if not isinstance(tensor, FakeTensor) or tensor.layout != torch.strided:
+        return False
+    return getattr(tensor.untyped_storage(), IS_DRAWN, False)
 
 
 def keep_numbers(fake: FakeTensor, result: Tensor) -> None:

@@ -75,7 +75,7 @@ class EagerOnGpu(TorchFunctionMode):
         kwargs = {name: take_place_of_cuda(value) for name, value in kwargs.items()}
         if func in ATTRIBUTES:
             return ATTRIBUTES[func](args[0])
-        if kwargs.get("sparse") or "sparse" in getattr(func, "__name__", ""):
+        if kwargs.get("sparse") or is_sparse_on_gpu(func, args, kwargs):
             raise NotImplementedError(SPARSE)
         if func is torch.Tensor.type and isinstance(args[-1], LegacyType):
             return args[-1].convert(args[0])
@@ -93,6 +93,8 @@ class EagerOnGpu(TorchFunctionMode):
     def run_eager(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Call a function on tensors of the simulated device as a GPU would run it."""
         first = args[0] if args else None
+        if func is Tensor.to and args[0].layout == torch.sparse_coo:
+            return move_sparse(*args, **kwargs)
         if not is_on_gpu(first):
             return func(*args, **kwargs)
         if func is functional.one_hot:
@@ -112,6 +114,20 @@ class EagerOnGpu(TorchFunctionMode):
         if was_overwritten:
             copy_gradient(first)
         return out
+
+
+def is_sparse_on_gpu(func: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether a function makes or takes a sparse tensor on the simulated device."""
+    if "sparse" not in getattr(func, "__name__", ""):
+        return False
+    return kwargs.get("device") == SIMULATED or any(map(is_on_gpu, args))
+
+
+def move_sparse(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Return a copy of a sparse tensor by `Tensor.to`, as its parts are copied."""
+    values = tensor._values().to(*args, **kwargs)
+    indices = tensor._indices().to(values.device)
+    return torch.sparse_coo_tensor(indices, values, tensor.shape, check_invariants=False)
 
 
 def format_tensor(tensor: Tensor, form: str) -> str:

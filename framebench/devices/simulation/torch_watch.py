@@ -303,9 +303,8 @@ class Watch(TorchDispatchMode):
         try:
             for request in requests:
                 if isinstance(request, Tensor):
-                    if is_on_gpu(request):
-                        shape = describe_shape(request)
-                        self.add_storage(request.untyped_storage(), operator, shape)
+                    for part in list_plain_parts(request) if is_on_gpu(request) else ():
+                        self.add_storage(part.untyped_storage(), operator, describe_shape(part))
                 elif request and request > 0:
                     lives_by_size[request].append(self.take(request, operator, "temporaries"))
                 elif request:
@@ -602,8 +601,11 @@ def find_frame() -> FrameType | None:
 
 
 def list_plain_parts(tensor: Tensor) -> Iterator[Tensor]:
-    """Yield the plain tensors of which a wrapper consists."""
-    if hasattr(tensor, "__tensor_flatten__") and type(tensor).__name__ != "FakeTensor":
+    """Yield the plain tensors of which a wrapper or a sparse tensor consists."""
+    if tensor.layout == torch.sparse_coo:
+        yield tensor._indices()
+        yield tensor._values()
+    elif hasattr(tensor, "__tensor_flatten__") and type(tensor).__name__ != "FakeTensor":
         names, _ = tensor.__tensor_flatten__()
         for name in names:
             part = getattr(tensor, name)

@@ -165,6 +165,10 @@ def read_numbers():
         numbers["uninitialized"] = torch.empty(2).tolist()
         numbers["resized"] = torch.zeros(1).resize_(2).tolist()
         numbers["from NumPy"] = torch.from_numpy(np.arange(3)).mul(2).tolist()
+        starts = torch.randint(3, 9, (2,))
+        numbers["drawn on the host"] = [values[start - 3 : start].tolist() for start in starts]
+        numbers["of a permutation"] = torch.randperm(3).tolist()
+        numbers["drawn and moved to the GPU"] = torch.randint(0, 9, (2,)).to(device).tolist()
         numbers["of a detached parameter"] = nn.Parameter(torch.ones(2)).detach().tolist()
         batch = torch.randn(ROWS, WIDTH, device=device)
         numbers["of a batch"] = (batch.sum() * torch.tensor(2.0, device=device)).item()
@@ -341,6 +345,13 @@ def make_sparse_step(device):
     return lambda: torch.sparse.mm(graph, values)
 
 
+def make_sparse_buffer_step(device):
+    """A model that has a mask in few numbers, as Whisper has, and does not train with it."""
+    model = nn.Linear(WIDTH, WIDTH, bias=False)
+    model.register_buffer("mask", torch.eye(8, dtype=torch.bool).to_sparse(), persistent=False)
+    return make_training_step(model.to(device), torch.randn(ROWS, WIDTH, device=device))
+
+
 def make_sparse_embedding_step(device):
     """An embedding whose gradient has the rows alone that a batch takes."""
     words = nn.Embedding(WIDTH, 64, sparse=True).to(device)
@@ -424,6 +435,7 @@ print(
             "lbfgs": describe(make_lbfgs_step),
             "forward mode": describe(make_forward_mode_step),
             "sparse": describe(make_sparse_step),
+            "sparse buffer": describe(make_sparse_buffer_step),
             "sparse embedding": describe(make_sparse_embedding_step),
             "nested": describe(make_nested_step),
             "flex": describe(make_flex_step),
