@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from framebench.instruments.memory_timeline import Value
@@ -51,17 +52,22 @@ class Account:
         """
         timeline = self.make_timeline()
         peak = max(timeline, key=lambda moment: moment.bytes)
-        alive = [value for value in self.values if value.size and value.is_alive(peak.event)]
-        return {"timeline": timeline, "peak": peak._asdict(), "holders": group_holders(alive)}
+        values = [value for value in self.values if value.size]
+        timeline_by_kind = {}
+        for kind, of_kind in group_by(values, lambda value: value.kind).items():
+            changes = self.count_changes(of_kind)
+            timeline_by_kind[kind] = list(accumulate(changes[moment.event] for moment in timeline))
+        alive = [value for value in values if value.is_alive(peak.event)]
+        return {
+            "timeline": timeline,
+            "timeline_by_kind": timeline_by_kind,
+            "peak": peak._asdict(),
+            "holders": group_holders(alive),
+        }
 
     def make_timeline(self) -> list[Moment]:
         """Return, in order, the moments at which the bytes in use or the phase may change."""
-        changes: Counter[int] = Counter()  # bytes by event
-        for value in self.values:
-            if value.born < self.events:
-                changes[int(value.born)] += value.size
-            if value.died < self.events:
-                changes[int(value.died)] -= value.size
+        changes = self.count_changes(self.values)
         phase_by_event = dict(self.phases)  # if two begin at one event, the later one counts
         timeline = []
         in_use = 0
@@ -71,6 +77,16 @@ class Account:
             phase = phase_by_event.get(event, phase)
             timeline.append(Moment(event, in_use, phase))
         return timeline
+
+    def count_changes(self, values: Iterable[Value]) -> Counter[int]:
+        """Return by event how many more bytes, or fewer, these values take from then on."""
+        changes: Counter[int] = Counter()
+        for value in values:
+            if value.born < self.events:
+                changes[int(value.born)] += value.size
+            if value.died < self.events:
+                changes[int(value.died)] -= value.size
+        return changes
 
 
 def group_holders(values: Iterable[Value]) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ AGAINST_HELP = (
     "Show how the peak differs from that of another case. A version may follow: "
     "CASE@0.9.2, or @0.9.2."
 )
-TO_HELP = "An SVG file for a picture of memory over the step."
+TO_HELP = "An SVG file for a picture of what the step and its peak hold."
 
 
 @app.command(rich_help_panel=MEASURE)
@@ -160,6 +160,5 @@ def show(explanations: list[Explanation], to: Path | None, as_json: bool) -> Non
         from framebench.analysis.figures import render_svg
         from framebench.explain import figure
 
-        drawn = figure.draw_frameworks(figure.tabulate_moments([explanation]))
-        store.replace_text(render_svg(drawn), to)
+        store.replace_text(render_svg(figure.draw_step(explanation)), to)
         say(f"wrote {to}")

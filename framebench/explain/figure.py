@@ -1,10 +1,11 @@
-"""Draw when in a step memory is full: one framework's step, or several side by side."""
+"""Draw when in a step memory is full: what one step holds, or several frameworks side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import groupby
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -13,10 +14,15 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
-from framebench.analysis.rendering import MIB
+from framebench.analysis.rendering import MIB, format_mib
 from framebench.analysis.results import Results
 from framebench.explain.record import Explanation
-from framebench.explain.table import load_explanations, select_newest_version
+from framebench.explain.table import (
+    FINE,
+    fold_numbers,
+    load_explanations,
+    select_newest_version,
+)
 from framebench.records.record_base import parse_case
 
 COLOURS = {
@@ -24,9 +30,25 @@ COLOURS = {
     "backward": "#de8f05",
     "optimizer": "#029e73",
 }  # seaborn's `colorblind`
+# the kinds that have a colour of their own, from the bottom up
+KIND_COLOURS: dict[str, Any] = {
+    "parameter": "#0173b2",
+    "optimizer state": "#029e73",
+    "gradient": "#de8f05",
+    "saved for backward": "#d55e00",
+    "recomputed": "#cc78bc",
+    "temporary": "#56b4e9",
+    "other": "#949494",
+}
+LARGEST = 10  # layers that have a bar; the others share one
 NOTE = (
     "Tensors and buffers in use over one steady step, by an account of every one of them. An event "
     "is another thing in each framework, so widths are shares of the events and no times."
+)
+
+LAYERS_NOTE = (
+    "Widths on the left are shares of the events, and no times. * stands for the numbers of layers "
+    "that share a bar, which has their count in brackets."
 )
 
 
@@ -116,11 +138,16 @@ def draw_panel(axes: Axes, moments: pd.DataFrame) -> str:
         in_phase = moments["mib"].where(moments["phase"] == phase, 0)
         if in_phase.any():  # an evaluation has one phase
             axes.stairs(in_phase, [*moments["at"], 100], fill=True, color=colour, label=phase)
+    peak = mark_peak(axes, moments)
+    return f"{format_peak(peak)} in {peak['framework']} ({peak['phase']})"
+
+
+def mark_peak(axes: Axes, moments: pd.DataFrame) -> pd.Series:
+    """Mark the fullest moment and label the axis of a step, and return the moment's row."""
     peak = moments.nlargest(1, "mib").iloc[0]
     axes.plot(peak["at"], peak["mib"], "v", color="black", markersize=4)
-    size = f"{peak['mib']:,.0f} MiB"
     axes.annotate(
-        size,
+        format_peak(peak),
         xy=(peak["at"], peak["mib"]),
         xytext=(0, 5),
         textcoords="offset points",
@@ -128,4 +155,76 @@ def draw_panel(axes: Axes, moments: pd.DataFrame) -> str:
         size=8,
     )
     axes.set(xlim=(0, 100), xlabel="% of the step's events")
-    return f"{size} in {peak['framework']} ({peak['phase']})"
+    return peak
+
+
+def format_peak(moment: pd.Series) -> str:
+    """Return the bytes of a moment in MiB."""
+    return f"{format_mib(moment['bytes'], FINE)} MiB"
+
+
+@page.apply_style
+def draw_step(explanation: Explanation) -> Figure:
+    """Draw what one step holds: by kind over the step, and by layer at its peak."""
+    figure, (over_step, at_peak) = plt.subplots(1, 2, figsize=(8.6, 3.4))
+    moments = tabulate_moments([explanation])
+    thinned = thin_out(moments)
+    kinds = merge_kinds(pd.DataFrame(explanation.timeline_by_kind)).loc[thinned.index]
+    bottom = 0 * thinned["mib"]
+    for kind, of_kind in kinds.items():
+        top = bottom + of_kind / MIB
+        colour = KIND_COLOURS[str(kind)]
+        edges = [*thinned["at"], 100]
+        over_step.stairs(top, edges, baseline=bottom, fill=True, color=colour, label=kind)
+        bottom = top
+    peak = mark_peak(over_step, thinned)
+    over_step.set(title="Over the step", ylabel="MiB in use", ylim=(0, 1.18 * peak["mib"]))
+
+    layers = merge_kinds(tabulate_kinds_by_layer(explanation)) / MIB
+    layers.plot.barh(ax=at_peak, stacked=True, width=0.75, color=KIND_COLOURS, legend=False)
+    at_peak.invert_yaxis()  # the largest above
+    at_peak.set(title="At the peak, by layer", xlabel="MiB", ylabel="")
+    at_peak.set_xlim(0, 1.04 * layers.sum(axis=1).max())
+    at_peak.grid(False, axis="y")
+
+    figure.tight_layout()
+    handles, names = over_step.get_legend_handles_labels()
+    figure.legend(
+        handles, names, loc="upper center", bbox_to_anchor=(0.5, 0.01), ncols=7, frameon=False
+    )
+    largest, size = next(iter(explanation.kinds.items()))
+    finding = (
+        f"{explanation.case}: a step peaks at {format_peak(peak)} in {peak['phase']}, "
+        f"{size / peak['bytes']:.0%} of it {largest}"
+    )
+    notes = [f"{peak['framework']} {peak['version']}. Counted: {explanation.how}.", LAYERS_NOTE]
+    return page.explain_figure(figure, finding, notes)
+
+
+def merge_kinds(sizes: pd.DataFrame) -> pd.DataFrame:
+    """Return a column for each kind that has a colour, in their order, of a column for each kind.
+
+    What a step of JAX returns is of the kind that it replaces.
+    """
+    names = [str(kind).removeprefix("new ") for kind in sizes]
+    merged = sizes.T.groupby([name if name in KIND_COLOURS else "other" for name in names]).sum().T
+    return merged[[kind for kind in KIND_COLOURS if kind in merged]]
+
+
+def tabulate_kinds_by_layer(explanation: Explanation) -> pd.DataFrame:
+    """Return the bytes at the peak with a row for each layer and a column for each kind.
+
+    Layers that differ only in a number share a row. The largest come first, the rest last.
+    """
+    holders = pd.DataFrame(dict(holder) for holder in explanation.holders)
+    folded = holders["layer"].map(fold_numbers)
+    layers = holders.groupby(folded)["layer"].unique()
+    sizes = holders.pivot_table("bytes", folded, "kind", "sum", fill_value=0)
+    sizes = sizes.loc[sizes.sum(axis=1).sort_values(ascending=False).index]
+    names = []
+    for name in sizes.index:
+        first, *others = layers[name]
+        names.append(f"{name} ({1 + len(others)})" if others else first or "(no layer)")
+    sizes.index = pd.Index(names)
+    rest = sizes[LARGEST:].sum().to_frame("the rest").T
+    return pd.concat([sizes[:LARGEST], rest]) if len(sizes) > LARGEST else sizes

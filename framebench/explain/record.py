@@ -43,6 +43,8 @@ class Explanation(RecordPart):
     measured: dict[str, int]
     plan: dict[str, int] = {}  # JAX: bytes that the executable reserves, by purpose
     timeline: tuple[Moment, ...]
+    # bytes in use at each moment of the timeline; older records lack it
+    timeline_by_kind: dict[str, tuple[int, ...]] = {}
     peak: FullestMoment
     holders: tuple[LayerMemory, ...]
     versions: dict[str, str]
@@ -59,6 +61,9 @@ class Explanation(RecordPart):
                 f"the holders sum to {total} bytes, the peak is {self.peak.bytes}, "
                 f"the timeline's {highest}"
             )
+        sums = [sum(sizes) for sizes in zip(*self.timeline_by_kind.values(), strict=True)]
+        if self.timeline_by_kind and sums != [moment.bytes for moment in self.timeline]:
+            raise ValueError("the kinds do not sum to the timeline")
         return self
 
     @model_validator(mode="after")

@@ -1,9 +1,10 @@
-"""The figure of a step in several frameworks: one for each question, under a name of its own."""
+"""The figures of a step: of one, and of one in several frameworks."""
 
 from itertools import product
 
 from framebench.analysis.results import Results
-from framebench.explain.figure import figures
+from framebench.explain.figure import draw_step, figures, tabulate_kinds_by_layer
+from tests.explain.explanations import make_explanation
 from tests.processes import ROOT
 
 EXPLAINED = ROOT / "results" / "explained"
@@ -28,3 +29,21 @@ def test_each_strategy_and_batch_has_a_figure_of_its_own_name(tmp_path):
         "step-transformer-train-fp32-b4",
         "step-transformer-train-fp32-b8",
     ]
+
+
+def test_a_small_step_is_drawn_by_kind_and_layer_with_digits_of_its_peak():
+    holders = (("a.0", "parameter", 100_000), ("a.1", "new parameter", 50_000), ("b.1", "input", 9))
+    explanation = make_explanation({}, *holders)
+    sizes = {kind: (size,) for _layer, kind, size in holders}
+    figure = draw_step(explanation.model_copy(update={"timeline_by_kind": sizes}))
+    over_step, at_peak = figure.axes
+    assert [text.get_text() for text in over_step.texts] == ["0.14 MiB"]
+    assert over_step.get_legend_handles_labels()[1] == ["parameter", "other"]
+    assert [tick.get_text() for tick in at_peak.get_yticklabels()] == ["a.* (2)", "b.1"]
+
+
+def test_layers_without_a_bar_of_their_own_share_the_last_one():
+    holders = [(name, "parameter", 100 - place) for place, name in enumerate("abcdefghijklm")]
+    layers = tabulate_kinds_by_layer(make_explanation({}, *holders))
+    assert [*layers.index] == [*"abcdefghij", "the rest"]
+    assert layers.loc["the rest", "parameter"] == 90 + 89 + 88
