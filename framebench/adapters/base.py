@@ -265,10 +265,11 @@ class Adapter(ABC):
     def find_target(self, batch: Batch) -> Any:
         """Return what the loss compares an output with: the targets of a batch.
 
-        For a user's batch without separate targets, it is the batch as the file returned it.
+        For a user's batch without separate targets, it is the batch as the file returned it; a
+        pair of inputs and None has None.
         """
         _, targets = batch
-        if targets is None and self.is_user_model:
+        if self.is_user_model and self.model_module.user().form.is_whole:
             return self.model_module.user().as_written(batch)
         return targets
 
