@@ -534,7 +534,8 @@ class JaxAdapter(Adapter):
     def find_narrow_result(self) -> str:
         for equation in walk_equations(*self.list_jaxprs()):
             for variable in equation.outvars:
-                if getattr(variable.aval, "dtype", None) in NARROWER_THAN_FLOAT64:
+                is_narrow = getattr(variable.aval, "dtype", None) in NARROWER_THAN_FLOAT64
+                if is_narrow and variable.aval.ndim:  # scalars are such as a scheduled rate
                     return f"{equation.primitive.name} in {variable.aval.dtype}"
         return ""
 
