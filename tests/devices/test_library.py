@@ -228,6 +228,7 @@ def test_a_counter_on_the_device_counts(simulated):
         ("of a detached parameter", [1.0, 1.0]),
         ("uninitialized", [0.0, 0.0]),
         ("drawn on the host", [[1.0, 1.0, 1.0]] * 2),  # the smallest that can be drawn is 3
+        ("drawn by uniform_", [0.0]),
         ("of a permutation", [0, 1, 2]),
         ("drawn and moved to the GPU", [1, 1]),  # made up
         ("resized", [1.0, 1.0]),  # made up

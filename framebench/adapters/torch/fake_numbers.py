@@ -8,9 +8,10 @@ them needs a number that is not known: of a weight, a batch, or a random number.
 The numbers belong to a storage, so that views share them, and what is written in place is seen by
 all of them.
 
-Integers that are drawn on the host are where a loader begins to read (`data[i : i + length]`). So
-that such numbers agree with each other, they are known too, as the smallest that can be drawn. On
-the GPU they are not, where they may decide how many elements are chosen.
+Integers that are drawn on the host are where a loader begins to read (`data[i : i + length]`), or
+what a program chooses from a list, for which some draw by `uniform_`. So that such numbers agree
+with each other, they are known too, as the smallest that can be drawn. On the GPU they are not,
+where they may decide how many elements are chosen.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ NUMBERS = "numbers_in_simulation"  # an attribute of storages: their numbers, in
 IS_DRAWN = "is_drawn_in_simulation"  # another: whether its numbers were drawn, or follow from such
 HOST = torch.device("cpu")
 aten = torch.ops.aten
-DRAWS = {  # integers: returns what is taken for the numbers that an operator draws
+DRAWS = {  # returns what is taken for the numbers that an operator draws
     aten.randint.default: lambda high, size, **_: torch.zeros(size, dtype=torch.long),
     aten.randint.low: lambda low, high, size, **_: torch.full(size, low),
     aten.randperm.default: lambda count, **_: torch.arange(count),
+    aten.uniform_.default: lambda tensor, low=0.0, high=1.0, **_: tensor.fill_(low),
 }
 
 
@@ -108,7 +110,9 @@ def follow_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any], out: 
         return
     tensors = list_tensors((*args, *kwargs.values()))
     with _disable_current_modes():
-        is_random = torch.Tag.nondeterministic_seeded in func.tags and func not in DRAWS
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        if func in DRAWS and not is_drawing():  # torch.nn.init may draw until it likes the numbers
+            is_random = False
         is_known = not is_random and all(find_numbers(tensor) is not None for tensor in tensors)
         is_computed = is_known and compute(func, args, kwargs, out)
         if is_written and not is_computed:

@@ -167,6 +167,7 @@ def read_numbers():
         numbers["from NumPy"] = torch.from_numpy(np.arange(3)).mul(2).tolist()
         starts = torch.randint(3, 9, (2,))
         numbers["drawn on the host"] = [values[start - 3 : start].tolist() for start in starts]
+        numbers["drawn by uniform_"] = torch.empty(1).uniform_(0.0, 3.0).tolist()
         numbers["of a permutation"] = torch.randperm(3).tolist()
         numbers["drawn and moved to the GPU"] = torch.randint(0, 9, (2,)).to(device).tolist()
         numbers["of a detached parameter"] = nn.Parameter(torch.ones(2)).detach().tolist()
