@@ -22,6 +22,9 @@ OTHER_MODELS = (
 PARTS = ("workload", "framework", "scenario", "strategy", "batch", "size")
 BRACES = re.compile(r"\{([^{}]*)\}")
 
+# by a strategy that is not in the catalog: the example that has it
+EXAMPLES = {"qlora": "; QLoRA of a model of its own: examples/llama_qlora.py"}
+
 
 def refuse_file(text: str) -> str:
     """Return the text, if it names cases.
@@ -136,6 +139,7 @@ def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> lis
         message += f"; did you mean {moved!r}?"
     elif part == "workload":
         message += OTHER_MODELS
+    message += EXAMPLES.get(pattern, "")
     raise UnknownCase(message)
 
 
@@ -201,6 +205,7 @@ def find_combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
             valid = [strategy for of_scenario, strategy in STRATEGIES if of_scenario == scenario]
             suggestions = suggest(valid, missing)
             reasons.append(f"no strategy {missing!r} in {scenario}; choose from: {suggestions}")
+            reasons[-1] += EXAMPLES.get(missing, "")
         except IncompatibleStrategies as error:
             reasons.append(str(error))
         else:

@@ -112,7 +112,9 @@ def advise_on_device(
         any_fits = fit_on_device(cases, left_out, device_name, budget, results, as_json)
         if not any_fits and scenario == "finetune":
             say(
-                "These weights are in float32. In 4 bits (QLoRA): examples/llama_qlora.py; "
+                "These weights are in float32. LoRA with weights in bfloat16: framebench predict "
+                f"examples/llama_lora.py --batch {batch} --device {device_name} --strategies "
+                "fp32,checkpoint. In 4 bits (QLoRA): examples/llama_qlora.py; "
                 "docs/budget.md, 'Fine-tuning', says how."
             )
         if not any_fits and strategy == "*":

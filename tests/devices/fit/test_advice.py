@@ -301,9 +301,11 @@ def test_fine_tuning_is_sorted_by_what_each_choice_of_weights_needs(fake_needs):
     assert "PyTorch needs least with lora (trains" in framebench("advise", question, *GPU).stdout
 
 
-def test_4_bits_are_suggested_for_fine_tuning_if_nothing_fits(fake_needs):
+def test_16_and_4_bits_are_suggested_for_fine_tuning_if_nothing_fits(fake_needs):
     fake_needs(need_more_than_the_gpu)
     done = framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU)
+    example = f"framebench predict examples/llama_lora.py --batch 1 {' '.join(GPU)} --strategies"
+    assert example in " ".join(done.stderr.split())
     assert "examples/llama_qlora.py" in done.stderr
 
 
