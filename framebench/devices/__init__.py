@@ -103,7 +103,8 @@ def simulate(
         ValueError: The device is a TPU, there is no step or no rank to run, or the step ran on the
             CPU.
         ImportError: PyTorch is not installed.
-        DoesNotFit: The step does not fit within the limit.
+        DoesNotFit: The step does not fit within the limit. It is a torch.OutOfMemoryError too, by
+            which the program itself may take a smaller batch.
         NotImplementedError: The step cannot be simulated; the message says why.
     """
     target = find_device(device)
