@@ -285,7 +285,7 @@ class UserFile:
         if isinstance(instance, modules) and not has_other_step:
             self.check_can_be_called(instance, modules)
         if isinstance(instance, tuple) and len(instance) == 2:  # (weights, apply) of JAX
-            self.call = instance[1]
+            _weights, self.call = instance
         else:
             methods = [getattr(type(instance), name, None) for name in CALLED]
             self.call = next((method for method in methods if method), None)

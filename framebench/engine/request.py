@@ -54,7 +54,9 @@ class RunRequest:
                 words += [f"--{name}", str(value)]
         for field in fields(Options):
             value = getattr(self.options, field.name)
-            if field.name == "profile" or value is None or value == field.default:
+            if value is None or value == field.default:
+                continue
+            if field.name == "profile":  # among `values`
                 continue
             words += format_option(field.name, value)
         if self.beside_torch:

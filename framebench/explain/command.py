@@ -143,11 +143,12 @@ def show(explanations: list[Explanation], to: Path | None, as_json: bool) -> Non
     # these import pandas
     from framebench.explain import against, table
 
-    explanation, *bases = explanations
-    if bases and as_json:
-        echo(json.dumps(against.as_json(bases[0], explanation), indent=1))
-    elif bases:
-        against.make_table(bases[0], explanation).terminal(out)
+    explanation, *others = explanations
+    base = others[0] if others else None
+    if base and as_json:
+        echo(json.dumps(against.as_json(base, explanation), indent=1))
+    elif base:
+        against.make_table(base, explanation).terminal(out)
     elif as_json:
         echo(explanation.model_dump_json())
     else:

@@ -53,7 +53,7 @@ def read_malloc() -> int:
 def read_private() -> int:
     """Return the resident bytes that are no file's: RssAnon of proc(5).
 
-    Malloc returns to the system what it can before.
+    Before that, malloc has to return free memory to the system.
     """
     ctypes.CDLL(None).malloc_trim(0)
     return read_status("RssAnon")

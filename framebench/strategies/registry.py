@@ -140,7 +140,7 @@ GONE = "this version of framebench does not have it"
 def look_up_strategy(scenario: str, name: str) -> Strategy:
     """Return the strategy, or a stand-in for one that this version does not have.
 
-    Archived records name such.
+    Archived records may name strategies that are gone.
     """
     try:
         return find_strategy(scenario, name)

@@ -31,7 +31,10 @@ class TorchGenerator(TokenGenerator):
     """The step of `generate` in PyTorch."""
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Attend to all tokens so far: the model's option `attend`."""
+        """Attend to all tokens so far: the model's option `attend`.
+
+        The tokens of the prompt must not attend to later ones; a single new token is the last one.
+        """
         keys, values = self.extend_cache((k, v))
         return F.scaled_dot_product_attention(q, keys, values, is_causal=q.shape[2] > 1)
 

@@ -305,9 +305,9 @@ class Copies:
         return recipe.on_input(inputs.to(recipe.dtype)), targets
 
     def measure_overlap(self, steps: int) -> float:
-        """Make so many steps; return the share of the copies' time during which a step ran."""
+        """Make `steps` steps; return the share of the copies' time during which a step ran."""
         beginning = torch.cuda.Event(enable_timing=True)
-        of_steps: list[CudaStopwatch] = []
+        step_stopwatches: list[CudaStopwatch] = []
         self.adapter.synchronize()
         beginning.record()
         self.stopwatches.clear()
@@ -316,19 +316,21 @@ class Copies:
             stopwatch.start()
             self.adapter.step()
             stopwatch.stop()
-            of_steps.append(stopwatch)
-        of_copies = list(self.stopwatches)  # a copy, since the thread goes on adding to the list
+            step_stopwatches.append(stopwatch)
+        copy_stopwatches = list(
+            self.stopwatches
+        )  # a copy, since the thread goes on adding to the list
         self.adapter.synchronize()
 
         def read_spans(stopwatches: list[CudaStopwatch]) -> list[Span]:
             spans = []
-            for each in stopwatches:
-                if each.last.query():  # it has been stopped
-                    start = beginning.elapsed_time(each.first)
-                    spans.append((start, beginning.elapsed_time(each.last)))
+            for stopwatch in stopwatches:
+                if stopwatch.last.query():  # it has been stopped
+                    start = beginning.elapsed_time(stopwatch.first)
+                    spans.append((start, beginning.elapsed_time(stopwatch.last)))
             return spans
 
-        return compute_overlap(read_spans(of_copies), read_spans(of_steps))
+        return compute_overlap(read_spans(copy_stopwatches), read_spans(step_stopwatches))
 
 
 def compute_overlap(copies: list[Span], steps: list[Span]) -> float:
