@@ -61,15 +61,15 @@ def find_named_or_repeated(model: Any, user: UserFile, access: ModuleAccess) -> 
 
     Raises Fault if `blocks` names none, or something that is no module of the model.
     """
-    named = getattr(user.module, "blocks", None)  # classes, or a function that lists modules
-    if named is None:
+    declared = getattr(user.module, "blocks", None)  # classes, or a function that lists modules
+    if declared is None:
         levels = list_levels(model, access)
         return max(levels, key=lambda level: sum(map(access.size, level)), default=[])
     modules = access.modules(model)
-    if isinstance(named, type | tuple):
-        blocks = [module for module in modules if isinstance(module, named)]
+    if isinstance(declared, type | tuple):
+        blocks = [module for module in modules if isinstance(module, declared)]
     else:
-        blocks = list(named(model))
+        blocks = list(declared(model))
     block_ids = set(map(id, blocks))
     if not blocks or not block_ids <= set(map(id, modules)):
         raise user.fault(

@@ -120,17 +120,17 @@ def find_loss_terms(values: Mapping[Any, Any]) -> LossTerms:
     for key, value in values.items():
         if is_loss(value) or isinstance(value, float):
             numbers[str(key)] = value
-    named = [key for key in numbers if "loss" in key.lower()]
+    loss_keys = [key for key in numbers if "loss" in key.lower()]
     trained = []
     for key, number in numbers.items():
         # an array that does not tell, as in JAX, may be trained
         if is_trained(number, if_unknown=is_array(number)):
             trained.append(key)
-    counted = [key for key in named if key in trained]
+    counted = [key for key in loss_keys if key in trained]
     if not counted:  # an evaluation trains none
-        counted = named
-    unclear = [key for key in trained if key not in named]
-    if not named and len(unclear) == 1 and is_trained(numbers[unclear[0]], if_unknown=False):
+        counted = loss_keys
+    unclear = [key for key in trained if key not in loss_keys]
+    if not loss_keys and len(unclear) == 1 and is_trained(numbers[unclear[0]], if_unknown=False):
         counted, unclear = unclear, []
     logged = [key for key in numbers if key not in counted and key not in unclear]
     return LossTerms(tuple(counted), tuple(logged), tuple(unclear))

@@ -68,19 +68,19 @@ def read_package_versions(python: Path) -> dict[str, Any]:
 
 def check_driver() -> Finding:
     """Check whether NVML can be used; if not, its error names the missing library or driver."""
-    what = "CUDA: driver and NVML"
+    check_name = "CUDA: driver and NVML"
     try:
         import pynvml
     except ImportError:
         detail = "the package nvidia-ml-py is not installed here, so no GPU can be queried"
-        return Finding(what, passed=False, detail=detail)
+        return Finding(check_name, passed=False, detail=detail)
     try:
         pynvml.nvmlInit()
         version, cuda = pynvml.nvmlSystemGetDriverVersion(), nvml.read_cuda_version()
     except pynvml.NVMLError as error:
         detail = f"NVML says: {error}; install NVIDIA's driver, or give the container the GPU"
-        return Finding(what, passed=False, detail=detail)
-    return Finding(what, passed=True, detail=f"driver {version}, serves CUDA up to {cuda}")
+        return Finding(check_name, passed=False, detail=detail)
+    return Finding(check_name, passed=True, detail=f"driver {version}, serves CUDA up to {cuda}")
 
 
 def check_device() -> Finding:
@@ -137,26 +137,26 @@ def check_compiler() -> Finding:
     CUDA 13 is too new: its headers need C++17, and Jittor 1.3.11.0 is C++14 and reads a device
     field that CUDA 13 no longer has.
     """
-    what = "CUDA: nvcc for jittor"
+    check_name = "CUDA: nvcc for jittor"
     path = environments.find_nvcc() or shutil.which("nvcc")
     if not path:
         detail = (
             "no nvcc on the path or in /usr/local/cuda: Jittor compiles its kernels with it "
             "(CUDA 12.2)"
         )
-        return Finding(what, passed=False, detail=detail)
+        return Finding(check_name, passed=False, detail=detail)
     version_text = subprocess.run(
         [path, "--version"], capture_output=True, text=True, preexec_fn=die_with_parent
     ).stdout
     release = re.search(r"release (\d+)\.(\d+)", version_text)
     if release is None:
-        return Finding(what, passed=False, detail=f"{path} does not say its release")
+        return Finding(check_name, passed=False, detail=f"{path} does not say its release")
     detail = f"{path}, CUDA {release[1]}.{release[2]}"
     if int(release[1]) >= 13:
         return Finding(
-            what, passed=False, detail=f"{detail}; Jittor 1.3.11.0 should not build with 13"
+            check_name, passed=False, detail=f"{detail}; Jittor 1.3.11.0 should not build with 13"
         )
-    return Finding(what, passed=True, detail=detail)
+    return Finding(check_name, passed=True, detail=detail)
 
 
 def check_cudnn() -> Finding:

@@ -66,12 +66,12 @@ def calibrate_in(environment: Environment) -> list[Finding]:
             Finding(f"{framework}: calibration", passed=False, detail=str(error).splitlines()[-1])
         ]
     findings = []
-    for what, figure in figures.items():
-        quantity = what.split()[-1]
+    for check_name, figure in figures.items():
+        quantity = check_name.split()[-1]
         limit = LIMITS[quantity if quantity in ("bias", "spread") else "lost"]
         detail = f"{figure:+.2%}, allowed {limit:.0%}"
         findings.append(
-            Finding(f"{framework}: {what}", abs(figure) <= limit, detail, figure, "relative")
+            Finding(f"{framework}: {check_name}", abs(figure) <= limit, detail, figure, "relative")
         )
     return findings
 

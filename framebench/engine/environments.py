@@ -454,10 +454,10 @@ def find_damage(environment: Environment) -> str | None:
 
     Returns None if all files have the sizes in pip's own lists, and for a user's interpreter.
     """
-    where = environment.folder
-    if environment.installed or not where.is_relative_to(cache()):
+    folder = environment.folder
+    if environment.installed or not folder.is_relative_to(cache()):
         return None
-    record_files = sorted(where.glob("lib/python*/site-packages/*.dist-info/RECORD"))
+    record_files = sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD"))
     missing_package = find_missing_package(environment, record_files)
     if missing_package is not None:
         fault: str | None = f"the package {missing_package} is gone"
@@ -465,10 +465,10 @@ def find_damage(environment: Environment) -> str | None:
         fault = next(filter(None, map(describe_changed_file, record_files)), None)
     if fault is None:
         return None
-    folder = shlex.quote(str(where))
+    repair = f"rm -r {shlex.quote(str(folder))} && framebench setup {environment.framework}"
     return (
         f"the environment {environment.name} is damaged: {fault}. Nothing is recorded of what "
-        f"failed in it; build it anew: rm -r {folder} && framebench setup {environment.framework}"
+        f"failed in it; build it anew: {repair}"
     )
 
 
@@ -514,14 +514,14 @@ def find_import_folder() -> Path:
     What lies next to it in a checkout, or is installed next to it, must not reach a framework's
     environment, nor a user's file.
     """
-    where = cache() / "import" / hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:10]
-    link = where / "framebench"
+    folder = cache() / "import" / hashlib.sha256(str(PACKAGE).encode()).hexdigest()[:10]
+    link = folder / "framebench"
     if not (link.is_symlink() and link.resolve() == PACKAGE):
-        where.mkdir(parents=True, exist_ok=True)
-        new = where / f".{uuid.uuid4().hex}"  # threads of one process may come here together
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / f".{uuid.uuid4().hex}"  # threads of one process may come here together
         new.symlink_to(PACKAGE)
         new.replace(link)  # at once: others may start workers just now
-    return where
+    return folder
 
 
 def import_path(more: str | None = None) -> str:

@@ -63,9 +63,9 @@ def find_reference(
         return None
     # a baseline, or else the first of the others
     candidates.sort(key=get_measurement_time)
-    first = min(candidates, key=lambda record: not is_baseline(record.parsed))
-    assert first.verification
-    return make_reference(first.case, first.verification)
+    chosen = min(candidates, key=lambda record: not is_baseline(record.parsed))
+    assert chosen.verification
+    return make_reference(chosen.case, chosen.verification)
 
 
 def make_reference(case: str, verification: Verification) -> Reference:

@@ -104,13 +104,13 @@ class TimedProcess:
         """
         message = self.receive("ready", self.options.time_limit_s)
         if message is not None:
-            ready = message["ready"]
+            report = message["ready"]
             # as a part of a result, whose reader validates it
-            result = read_result({"verification": ready["verification"]})
+            result = read_result({"verification": report["verification"]})
             self.verification = result.verification
-            self.queues = ready["queues"]
-            self.steps = max(1, math.ceil(TURN_S / ready["step_s"]))
-            self.expected_turn_s = self.steps * ready["step_s"]
+            self.queues = report["queues"]
+            self.steps = max(1, math.ceil(TURN_S / report["step_s"]))
+            self.expected_turn_s = self.steps * report["step_s"]
             within_limit = max(LEAST_ROUNDS, int(LONGEST_S / self.expected_turn_s))
             self.rounds = min(self.options.rounds, within_limit)
         self.seconds += time.monotonic() - self.working_since

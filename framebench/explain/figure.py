@@ -120,8 +120,10 @@ def draw_frameworks(moments: pd.DataFrame) -> Figure:
         ncols=len(names),
         frameon=False,
     )
-    first = next(rows.iterate_rows(moments))
-    question = f"{first.workload} {first.scenario} {first.strategy}, batch {first.batch}"
+    first_row = next(rows.iterate_rows(moments))
+    question = (
+        f"{first_row.workload} {first_row.scenario} {first_row.strategy}, batch {first_row.batch}"
+    )
     finding = f"{question}: a step peaks at {rows.join_words(peaks)}"
     return page.explain_figure(figure, finding, [NOTE])
 

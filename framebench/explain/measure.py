@@ -50,11 +50,11 @@ def explain(case: Case, environment: Environment) -> Explanation:
     check_explainable(case)
     variables = runner.make_worker_variables(environment, case, "memory", Options())
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # a program from the cache dumps no plan
-    where = f"{case.id} in {environment.name}"
+    place = f"{case.id} in {environment.name}"
     try:
         answer = ask_module(environment, "framebench.explain.worker", case.id, variables=variables)
         return Explanation.model_validate(answer)
     except SetupError as error:
-        raise Unexplained(f"{where}: {str(error).splitlines()[-1]}") from error
+        raise Unexplained(f"{place}: {str(error).splitlines()[-1]}") from error
     except ValidationError as error:
-        raise Unexplained(f"{where}: the worker returned no valid breakdown: {error}") from error
+        raise Unexplained(f"{place}: the worker returned no valid breakdown: {error}") from error

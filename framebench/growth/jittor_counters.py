@@ -111,13 +111,13 @@ def describe_array(variable: re.Match[str], maker: str, user: str) -> LiveStorag
     """
     dtype = variable["dtype"]
     shape = [int(number) for number in variable["shape"].split(",") if number]
-    what = f"{dtype}{shape}"  # such as `float32[4, 8]`
+    description = f"{dtype}{shape}"  # such as `float32[4, 8]`
     if maker:
-        what += f" of {maker}"
+        description += f" of {maker}"
     elif user:
-        what += f" for {user}"
+        description += f" for {user}"
     size = math.prod(shape) * WIDTHS.get(dtype, 4)
-    return LiveStorage(what, "the graph of operations", size)
+    return LiveStorage(description, "the graph of operations", size)
 
 
 def read_number(node: str) -> str:

@@ -12,10 +12,10 @@ def count_steps(steps: int) -> int:
     return WARM_UP + steps + 2 * STEPS_PER_HALF
 
 
-def describe_progress(made: int, needed: int, elapsed_s: float) -> str:
+def describe_progress(steps_made: int, steps_needed: int, elapsed_s: float) -> str:
     """Return how many steps were made in these seconds, and about how long the others take."""
-    left_s = elapsed_s / made * (needed - made)
-    return f"step {made} of {needed}, about {left_s:.0f} s left"
+    remaining_s = elapsed_s / steps_made * (steps_needed - steps_made)
+    return f"step {steps_made} of {steps_needed}, about {remaining_s:.0f} s left"
 
 
 def find_progress(errors: str) -> str:

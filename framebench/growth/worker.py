@@ -180,10 +180,10 @@ def follow_script(
     framework: str, file: str, steps: int, step_at: str, arguments: list[str], counters: ModuleType
 ) -> dict[str, Any]:
     """Run a script, and return what its steps do to memory. Raises Fault."""
-    functions, what = choose_functions(file, framework, step_at)
+    functions, kind_of_step = choose_functions(file, framework, step_at)
     follower = StepFollower(steps, counters)
     if not functions:
-        counters.watch_steps(follower.end_step, what)
+        counters.watch_steps(follower.end_step, kind_of_step)
     sys.argv = [file, *arguments]
     sys.path.insert(0, str(Path(file).parent))
     try:
@@ -195,9 +195,9 @@ def follow_script(
         if not isinstance(error, SystemExit) or error.code:
             raise Fault(describe_fault(error, file)) from error
     raise Fault(
-        f"{file} ended after {follower.steps_made} {what}, and {follower.steps_needed} are needed: "
-        "let it loop longer, or read fewer with --steps; --step-at FUNCTION names another function "
-        "of the script whose calls are its steps"
+        f"{file} ended after {follower.steps_made} {kind_of_step}, and {follower.steps_needed} are "
+        "needed: let it loop longer, or read fewer with --steps; --step-at FUNCTION names another "
+        "function of the script whose calls are its steps"
     )
 
 

@@ -168,12 +168,13 @@ def end_last_line(handle: int, file: Path) -> None:
     tail = os.pread(handle, size - begin, begin)
     if not tail or tail.endswith(b"\n"):
         return
-    last = tail[tail.rfind(b"\n") + 1 :]
-    if is_json(last) or len(last) == MOST_BYTES:  # no record is so long: nobody knows what it is
+    last_line = tail[tail.rfind(b"\n") + 1 :]
+    is_unknown = len(last_line) == MOST_BYTES  # no record is so long
+    if is_json(last_line) or is_unknown:
         write_all(handle, b"\n")
         return
-    os.ftruncate(handle, size - len(last))
-    reason = f"{file}: its last line was cut off; the {len(last):,} bytes of it were removed"
+    os.ftruncate(handle, size - len(last_line))
+    reason = f"{file}: its last line was cut off; the {len(last_line):,} bytes of it were removed"
     warnings.warn(reason, RecordWarning, stacklevel=3)
 
 

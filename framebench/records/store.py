@@ -212,16 +212,16 @@ def read_models(kind: type[Model], files: Iterable[Path | str]) -> list[Model]:
 
 def explain(error: ValidationError) -> str:
     """Return in one line why a record is invalid: a newer schema, or else the first fault."""
-    first = error.errors(include_url=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    schema = first["input"]
+    first_error = error.errors(include_url=False)[0]
+    place = ".".join(map(str, first_error["loc"]))
+    schema = first_error["input"]
     if place == "schema_version" and isinstance(schema, int) and schema > SCHEMA:
         return (
             f"written in schema {schema}, newer than this framebench knows ({SCHEMA}); "
             "upgrade to read it"
         )
-    reason = f"{place}: {first['msg']}" if place else first["msg"]
-    if first["type"] == "json_invalid":
+    reason = f"{place}: {first_error['msg']}" if place else first_error["msg"]
+    if first_error["type"] == "json_invalid":
         reason = "cut off or no JSON, or nested too deep"
     return f"not a framebench record: {reason}"
 

@@ -161,8 +161,8 @@ def write_references(
     maker, *others = by_framework
     computed = by_framework[maker]
     if not others:
-        head: Head = {"made_by": describe_maker(maker), "confirmed_by": None}
-        return write_files(name, head, computed, existing_keys)
+        header: Head = {"made_by": describe_maker(maker), "confirmed_by": None}
+        return write_files(name, header, computed, existing_keys)
     (confirmer,) = others
     confirmed = by_framework[confirmer]
     makers = {}  # of the keys that one framework alone has values for
@@ -189,14 +189,14 @@ def write_references(
             )
         difference = max(difference, float(existing["largest_difference"]))
         makers = existing.get("unconfirmed", {}) | makers
-    head = {
+    header = {
         "made_by": describe_maker(maker),
         "confirmed_by": describe_maker(confirmer),
         "largest_difference": f"{difference:.0e}",
     }
     if makers:
-        head["unconfirmed"] = dict(sorted(makers.items()))
-    return write_files(name, head, confirmed | computed, existing_keys)
+        header["unconfirmed"] = dict(sorted(makers.items()))
+    return write_files(name, header, confirmed | computed, existing_keys)
 
 
 def describe_maker(framework: str) -> str:

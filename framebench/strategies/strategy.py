@@ -213,10 +213,10 @@ def find_setting(parts: tuple[Strategy, ...], attribute: str, default: Any) -> A
 
 def intersect_workloads(parts: tuple[Strategy, ...]) -> tuple[str, ...] | None:
     """Return the workloads that all parts are for, or None if no part names any."""
-    named = [part.workloads for part in parts if part.workloads is not None]
-    if not named:
+    declared = [part.workloads for part in parts if part.workloads is not None]
+    if not declared:
         return None
-    first, *others = named
+    first, *others = declared
     common = set(first).intersection(*others)
     return tuple(name for name in first if name in common)
 

@@ -157,8 +157,10 @@ def list_buffers(adapter: Adapter) -> set[str]:
     return {param.name for param in adapter.workload.params(adapter.config) if not param.trainable}
 
 
-def measure_changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int) -> Summaries:
-    """Return summaries of how the weights and buffers in `before` changed in so many steps.
+def measure_changes(
+    adapter: Adapter, initial_tensors: dict[str, np.ndarray], steps: int
+) -> Summaries:
+    """Return summaries of how weights and buffers have changed in so many steps.
 
     Elements that the loss does not depend on count as unchanged.
     """
@@ -166,11 +168,13 @@ def measure_changes(adapter: Adapter, before: dict[str, np.ndarray], steps: int)
     buffers = list_buffers(adapter)
     by_kind: Summaries = {"weight": {}, "buffer": {}}
     passes = steps * adapter.micro_batches
-    for name, array in unbias_running_variances(adapter, adapter.weights(), before, passes):
-        if name not in before:
+    for name, array in unbias_running_variances(
+        adapter, adapter.weights(), initial_tensors, passes
+    ):
+        if name not in initial_tensors:
             continue
         wide = array.astype(np.promote_types(array.dtype, np.float64))
-        change = np.atleast_1d(subtract(wide, before[name]))
+        change = np.atleast_1d(subtract(wide, initial_tensors[name]))
         if name in undetermined:
             change[undetermined[name]] = 0
         kind = "buffer" if name in buffers else "weight"
@@ -192,7 +196,7 @@ def subtract(after: np.ndarray, before: np.ndarray) -> np.ndarray:
 def unbias_running_variances(
     adapter: Adapter,
     tensors: Iterable[tuple[str, np.ndarray]],
-    before: dict[str, np.ndarray],
+    initial_tensors: dict[str, np.ndarray],
     passes: int,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield the tensors by name, with biased running variances converted to unbiased ones.
@@ -212,8 +216,8 @@ def unbias_running_variances(
         counts = adapter.workload.normalised(adapter.config, samples)
     for name, array in tensors:
         n = counts.get(name)
-        if n is not None and not np.array_equal(array, before[name]):
+        if n is not None and not np.array_equal(array, initial_tensors[name]):
             # the part that is left of the initial value was never biased
-            initial = before[name].astype(np.float64) * RETAINED**passes
+            initial = initial_tensors[name].astype(np.float64) * RETAINED**passes
             array = initial + (array - initial) * (n / (n - 1))
         yield name, array

@@ -567,8 +567,10 @@ def must_move(case: Case, reference: Reference | None, losses: list[float]) -> b
         return True
     if case.workload_spec.update_period > 1:
         return False
-    first, last = reference.values["loss_0"], reference.values[f"loss_{LOSS_STEPS}"]
-    return abs(last - first) > SHOWN_FROM * find_narrowest_roundoff(losses) * abs(first)
+    first_loss, last_loss = reference.values["loss_0"], reference.values[f"loss_{LOSS_STEPS}"]
+    return abs(last_loss - first_loss) > SHOWN_FROM * find_narrowest_roundoff(losses) * abs(
+        first_loss
+    )
 
 
 def count_unmoved(losses: list[float]) -> int:

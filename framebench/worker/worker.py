@@ -164,15 +164,15 @@ def measure_time(
     emit({"phase": "first step"})
     reference = find_reference(adapter.case, task.reference) if task.verified else None
     if task.verified and reference:
-        first, verification = confirm_first_steps(adapter, reference, task.verified)
+        first_steps, verification = confirm_first_steps(adapter, reference, task.verified)
     else:
-        first, verification = make_verified_steps(adapter, task.reference)
-    times = TimeResult(first_step_s=first.seconds[0], cold_peaks=read_cold_peaks(adapter))
+        first_steps, verification = make_verified_steps(adapter, task.reference)
+    times = TimeResult(first_step_s=first_steps.seconds[0], cold_peaks=read_cold_peaks(adapter))
     result = replace(result, verification=verification, times=times)
     if not verification.passed:
         return result  # a wrong computation is not timed
     emit({"phase": "warm-up"})
-    step_s = warm_up(adapter, task, first.seconds[-1])
+    step_s = warm_up(adapter, task, first_steps.seconds[-1])
     emit({"phase": "timing"})
     adapter.budget_s = math.inf  # the case is fast enough: a single long step is an accident
     timing = Timing(adapter, counter, task.spin)
@@ -191,7 +191,7 @@ def measure_time(
     if verification.verified_in:
         again = check_timed_steps(adapter, timing.losses, reference)
     else:
-        again = verify_again(adapter, timing.losses, first.tolerances, task.reference)
+        again = verify_again(adapter, timing.losses, first_steps.tolerances, task.reference)
     result = replace(
         result,
         verification=replace(verification, passed=again.passed, again=again),

@@ -267,10 +267,10 @@ class JaxAdapter(Adapter):
         y = self.place("batch", map_tree(jnp.asarray, y))
         return x, y
 
-    def place(self, what: str, tree: Tree) -> Tree:
+    def place(self, kind: str, tree: Tree) -> Tree:
         """Return arrays on the device, or divided among several devices by the strategy.
 
-        `what` is the kind of arrays, such as `params`, by which the strategy divides them.
+        `kind` is that of the arrays, such as `params`, by which the strategy divides them.
         """
         sharding = self.recipe.sharding
         if sharding is None:
@@ -281,7 +281,7 @@ class JaxAdapter(Adapter):
                 # as a NumPy array: JAX 0.10 could not take a count of steps apart that was put on
                 # several processes as a JAX array
                 array = np.asarray(array)
-            return jax.device_put(array, sharding(what, array.shape))
+            return jax.device_put(array, sharding(kind, array.shape))
 
         return jax.tree.map(place_array, tree)
 
@@ -404,14 +404,14 @@ class JaxAdapter(Adapter):
 
         return step
 
-    def constrain(self, what: str, tree: Tree) -> Tree:
+    def constrain(self, kind: str, tree: Tree) -> Tree:
         """Keep results, inside the compiled step, on the devices where its arguments are."""
         sharding = self.recipe.sharding
         if sharding is None:
             return tree
 
         def constrain_array(array: Array) -> Array:
-            return jax.lax.with_sharding_constraint(array, sharding(what, array.shape))
+            return jax.lax.with_sharding_constraint(array, sharding(kind, array.shape))
 
         return jax.tree.map(constrain_array, tree)
 

@@ -78,11 +78,11 @@ def parse_instructions(text: str) -> tuple[dict[str, list[Instruction]], str]:
     entry = ""
     instructions: list[Instruction] = []
     for line in text.splitlines():
-        head = COMPUTATION.match(line)
-        if head:
-            instructions = computations[head["name"]] = []
-            if head["entry"]:
-                entry = head["name"]
+        heading = COMPUTATION.match(line)
+        if heading:
+            instructions = computations[heading["name"]] = []
+            if heading["entry"]:
+                entry = heading["name"]
             continue
         row = INSTRUCTION.match(line)
         if row:

@@ -98,8 +98,8 @@ def optimizer_offload(adapter: JaxAdapter) -> Proof:
 
         return inner._replace(update=update)
 
-    def choose_memory(what: str, shape: tuple[int, ...]) -> Sharding:
-        return host if what == "state" else device
+    def choose_memory(kind: str, shape: tuple[int, ...]) -> Sharding:
+        return host if kind == "state" else device
 
     adapter.recipe.wrap("optimizer", keep_state_on_host)
     adapter.recipe.sharding = choose_memory

@@ -147,10 +147,10 @@ def sharded(adapter: JaxAdapter, split: tuple[str, ...], processes: bool = False
     everywhere = NamedSharding(mesh, PartitionSpec())
     by_samples = NamedSharding(mesh, PartitionSpec(AXIS))
 
-    def sharding(what: str, shape: tuple[int, ...]) -> NamedSharding:
-        if what == "batch":
+    def sharding(kind: str, shape: tuple[int, ...]) -> NamedSharding:
+        if kind == "batch":
             return by_samples
-        if what in split:
+        if kind in split:
             return shard_longest_axis(mesh, shape)
         return everywhere
 
@@ -181,15 +181,15 @@ def count_held(adapter: JaxAdapter, sharding: ShardingRule, split: tuple[str, ..
     share = {"parameters": 0, "gradients": 0, "optimizer states": 0}
     divided = []
     to_divide = []
-    for what, tree in (("params", adapter.params), ("state", adapter.optimizer_state)):
+    for kind, tree in (("params", adapter.params), ("state", adapter.optimizer_state)):
         arrays = list_with_axes(tree)
-        name = EVIDENCE_NAMES[what]
+        name = EVIDENCE_NAMES[kind]
         for array in arrays:
-            shape = sharding(what, array.shape).shard_shape(array.shape)
+            shape = sharding(kind, array.shape).shard_shape(array.shape)
             share[name] += array.dtype.itemsize * math.prod(shape)
         if share[name] < sum(array.nbytes for array in arrays):
             divided.append(name)
-        if what in split and arrays:
+        if kind in split and arrays:
             to_divide.append(name)
     return {
         "held": held,

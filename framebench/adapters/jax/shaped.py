@@ -56,12 +56,12 @@ class ShapedAdapter(JaxAdapter):
         # declared devices have no named memories, and a case names no other than the host's
         return jax.memory.Space.Host
 
-    def place(self, what: str, tree: Tree) -> Tree:
+    def place(self, kind: str, tree: Tree) -> Tree:
         def place_shape(array: Any) -> ShapeDtypeStruct:
             """Return the array's shape and type, placed by the strategy."""
             sharding = None
             if self.recipe.sharding is not None:
-                sharding = self.recipe.sharding(what, array.shape)
+                sharding = self.recipe.sharding(kind, array.shape)
             # An argument cannot be declared to lie in host memory, which is no sharding here. It
             # lies there if the result that is written over it does.
             if not isinstance(sharding, Sharding):
@@ -70,10 +70,10 @@ class ShapedAdapter(JaxAdapter):
 
         return jax.tree.map(place_shape, tree)
 
-    def constrain(self, what: str, tree: Tree) -> Tree:
+    def constrain(self, kind: str, tree: Tree) -> Tree:
         sharding = self.recipe.sharding
-        if sharding is None or isinstance(sharding(what, ()), Sharding):
-            return super().constrain(what, tree)
+        if sharding is None or isinstance(sharding(kind, ()), Sharding):
+            return super().constrain(kind, tree)
         return jax.device_put(tree, jax.memory.Space.Host)
 
     def cut_batch(self, batch: Batch, parts: int) -> list[Batch]:
@@ -84,10 +84,10 @@ class ShapedAdapter(JaxAdapter):
 
     def compile(self) -> None:
         # a step of several calls is compiled for a part of the batch
-        whole = self.inputs
-        self.inputs, *_ = self.cut_batch(whole, self.recipe.calls)
+        whole_batch = self.inputs
+        self.inputs, *_ = self.cut_batch(whole_batch, self.recipe.calls)
         self.program.prepare(*self.list_arguments())
-        self.inputs = whole
+        self.inputs = whole_batch
 
     def count_unplanned_bytes(self) -> int:
         """Return the bytes on one device that are alive during the step but not in its plan.

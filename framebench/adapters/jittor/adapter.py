@@ -390,10 +390,10 @@ class JittorAdapter(Adapter):
         def find_storages(instance: Any) -> StorageBytes:
             return storages.get(instance.id, {}) if issubclass(type(instance), Var) else {}
 
-        known: set[int] = set()
+        needed_storages: set[int] = set()
         for var in (*self.model.parameters(), *self.list_states(), *list_arrays(self.inputs)):
-            known.update(find_storages(var))
-        return find_storages, known
+            needed_storages.update(find_storages(var))
+        return find_storages, needed_storages
 
     def reserved_bytes(self) -> int:
         """Return the bytes of the pool, used or not."""

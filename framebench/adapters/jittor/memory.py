@@ -89,14 +89,16 @@ def train_once(adapter: JittorAdapter, model: Module) -> int:
     Return how many tensors the step changed.
     """
     x, y = adapter.inputs
-    before = copy_weights(model)
+    weights_before = copy_weights(model)
     optimizer = make_optimizer(adapter.case.optimizer, model)
     optimizer.step(adapter.recipe.loss(x, y))
     adapter.synchronize()
-    after = copy_weights(model)
+    weights_after = copy_weights(model)
     load_weights(model, adapter.case.weights)
     adapter.convert(model)
-    return sum(not np.array_equal(after[name], before[name]) for name in before)
+    return sum(
+        not np.array_equal(weights_after[name], weights_before[name]) for name in weights_before
+    )
 
 
 @switch

@@ -80,12 +80,16 @@ def frozen(adapter: JittorAdapter, part: str = "half") -> Proof:
                 parameter.stop_grad()
 
     def find_moved() -> set[str]:
-        before = copy_weights(adapter.model)
+        weights_before = copy_weights(adapter.model)
         adapter.step()
-        after = copy_weights(adapter.model)
+        weights_after = copy_weights(adapter.model)
         # in training mode the running statistics of every block change
-        weights = [name for name in before if not name.endswith(RUNNING)]
-        return {name for name in weights if not np.array_equal(after[name], before[name])}
+        weights = [name for name in weights_before if not name.endswith(RUNNING)]
+        return {
+            name
+            for name in weights
+            if not np.array_equal(weights_after[name], weights_before[name])
+        }
 
     adapter.recipe.on_model.append(freeze)
     return common.expect_trained(adapter, prefixes, find_moved)

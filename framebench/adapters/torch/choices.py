@@ -93,8 +93,12 @@ class ChoiceMode(OperatorMode):
 def find_indices(out: Any, operator: str) -> Tensor | None:
     """Return the indices among the results of an operator, or None where it has none."""
     if isinstance(out, tuple | list):
-        last = out[-1]
-        return last if isinstance(last, Tensor) and last.dtype == torch.int64 else None
+        last_result = out[-1]
+        return (
+            last_result
+            if isinstance(last_result, Tensor) and last_result.dtype == torch.int64
+            else None
+        )
     # `max` of a whole tensor is a value, also of integers
     return out if operator in ("argmax", "argmin") else None
 
@@ -182,8 +186,8 @@ def find_most_changed(exact: list[Choice], rounded: list[Choice]) -> tuple[Choic
         exact_choice.count_changed(rounded_choice)
         for exact_choice, rounded_choice in zip(exact, rounded)
     ]
-    most = max(counts, default=0)
-    return (exact[counts.index(most)], most) if most else None
+    largest_count = max(counts, default=0)
+    return (exact[counts.index(largest_count)], largest_count) if largest_count else None
 
 
 def get_operator_and_shape(choice: Choice) -> tuple[str, torch.Size]:

@@ -133,8 +133,8 @@ def attach_engine(adapter: TorchAdapter, stage: int) -> None:
         """Yield the states of each weight, which DeepSpeed joins from the pieces of all ranks."""
         for name, p in adapter.model.named_parameters():
             for kind in MOMENTS[adapter.case.optimizer.name]:
-                whole = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
-                yield State(STATES[kind], name, to_numpy(whole), whole.nbytes)
+                whole_state = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
+                yield State(STATES[kind], name, to_numpy(whole_state), whole_state.nbytes)
 
     adapter.recipe.claim("forward", "backward")
     adapter.readings.claim("gather_weights", "extra_bytes", "bytes_by_part")

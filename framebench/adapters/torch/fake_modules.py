@@ -56,13 +56,14 @@ def convert_once(
     """Return the function's result for a tensor, from `replacements` after the first call."""
     if tensor not in replacements:
         with torch.no_grad():
-            new = function(tensor)
+            converted = function(tensor)
             if hasattr(tensor, "become_on_device"):  # a weight that is quantized there
-                new = tensor.become_on_device(new)
+                converted = tensor.become_on_device(converted)
             elif isinstance(tensor, nn.Parameter):
-                new = nn.Parameter(new, tensor.requires_grad)
-        replacements[tensor] = new
-        replacements[new] = new  # a module that two others share is met again when it is converted
+                converted = nn.Parameter(converted, tensor.requires_grad)
+        replacements[tensor] = converted
+        # a module that two others share is met again when it is converted
+        replacements[converted] = converted
     return replacements[tensor]
 
 

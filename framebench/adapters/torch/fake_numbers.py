@@ -175,10 +175,10 @@ def forget_numbers(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> No
 
 def is_small_and_new(out: Any) -> bool:
     """Return whether an operator's first result is small, and its storage has no numbers yet."""
-    first = next(list_tensors((out,)), None)
-    if not isinstance(first, FakeTensor) or first.layout != torch.strided:
+    first_result = next(list_tensors((out,)), None)
+    if not isinstance(first_result, FakeTensor) or first_result.layout != torch.strided:
         return False
-    storage = first.untyped_storage()
+    storage = first_result.untyped_storage()
     return storage.nbytes() <= MOST_BYTES and not hasattr(storage, NUMBERS)
 
 

@@ -225,10 +225,10 @@ def empty_cache(adapter: TorchAdapter, every: int = 1) -> Proof:
             adapter.step()
         adapter.after_step.remove(before_call)
         adapter.after_step.remove(after_call)
-        before, after = counts[-2:]  # before and after the call behind the last step
+        freed_before, freed_after = counts[-2:]  # before and after the call behind the last step
         return {
-            "segments_freed_by_the_call": after - before,
-            "segments_freed_by_steps": before - counts[0],
+            "segments_freed_by_the_call": freed_after - freed_before,
+            "segments_freed_by_steps": freed_before - counts[0],
             "reserved_bytes": torch.cuda.memory_reserved(),
         }
 
