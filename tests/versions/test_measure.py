@@ -16,6 +16,7 @@ from framebench.engine import releases
 from framebench.engine.environments import SetupError
 from framebench.records import pins
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite import profiles
 from framebench.suite.case import UnknownCase
 from framebench.versions import command, measure, pin
 from tests.callbacks import ignore
@@ -61,13 +62,19 @@ def test_a_matrix_that_cannot_be_measured_is_refused(named, reason):
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_standing_selection_has_each_workload(framework):
-    cases = measure.select_cases(framework)
-    assert f"unet3d/{framework}/train/amp_bf16/b4/cpu" in [case.id for case in cases]
-    assert {case.workload for case in cases} == {"resnet50", "unet3d", "transformer"}
-    assert len(cases) == len(measure.STANDING)  # one batch each
-    quick = measure.select_cases(framework, profile="quick")
-    assert len(quick) > 3 * len(cases)
+def test_releases_are_compared_by_each_workload_at_its_base_batch(framework):
+    assert [case.id for case in measure.select_cases(framework)] == [
+        f"unet3d/{framework}/train/amp_bf16/b4/cpu",
+        f"transformer/{framework}/train/fp32/b4/cpu",
+        f"transformer/{framework}/train/checkpoint/b4/cpu",
+        f"resnet50/{framework}/eval/no_grad/b8/cpu",
+    ]
+
+
+def test_releases_may_be_compared_by_a_profile():
+    quick = measure.select_cases("torch", profile="quick")
+    of_quick = [case for case in profiles.list_profile_cases("quick") if case.framework == "torch"]
+    assert quick == of_quick
 
 
 def test_cases_of_another_framework_are_refused():

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import errno
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import Mock
 
 import pytest
 
+from framebench.engine.environments import Environment
 from framebench.models.spec import list_workloads, load_workload
 from framebench.suite.result import Mathematics
 from framebench.suite.selectors import parse
@@ -110,42 +112,59 @@ def test_a_mixed_precision_case_runs_in_float64():
     assert explain_uncheckable(parse("transformer/torch/train/amp_bf16/b4/tiny")) == ""
 
 
+class PlantedBug(NamedTuple):
+    """Code that changes the adapter of a case once it is built, and the verdict that must follow.
+
+    Without code nothing is changed.
+    """
+
+    name: str
+    case: str
+    code: str = ""
+    verdict: str = "wrong"
+
+
 RESNET, UNET = "resnet50/torch/train/fp32/b4/tiny", "unet3d/torch/train/fp32/b4/tiny"
-# name, case, what is done to the adapter once it is built; the last word of the name says what must
-# come out
+WITHOUT_FLOAT64 = "an operator without float64"
 PLANTED_BUGS = [
-    ("nothing: right", RESNET, ""),
-    ("nothing under autocast: right", TRAIN.id.replace("fp32", "amp_bf16"), ""),
-    ("eps of one batch norm 1e-4: wrong", RESNET, "adapter.model.layer3[0].bn2.eps = 1e-4"),
-    (
-        "rate of the second step: wrong",
-        TRAIN.id,
-        "adapter.optimizer.param_groups[0]['lr'] *= 1 + 1e-5",
+    PlantedBug("nothing", RESNET, verdict="right"),
+    PlantedBug("nothing under autocast", TRAIN.id.replace("fp32", "amp_bf16"), verdict="right"),
+    PlantedBug("eps of one batch norm", RESNET, "adapter.model.layer3[0].bn2.eps = 1e-4"),
+    PlantedBug(
+        "rate of the second step", TRAIN.id, "adapter.optimizer.param_groups[0]['lr'] *= 1 + 1e-5"
     ),
-    (
-        "one gradient scaled by 1.000001: wrong",
+    PlantedBug(
+        "one gradient scaled by 1.000001",
         UNET,
         "next(adapter.model.parameters()).register_hook(lambda g: g * (1 + 1e-6))",
     ),
-    (
-        "an operator without float64: not computed",
+    PlantedBug(
+        WITHOUT_FLOAT64,
         TRAIN.id,
         'adapter.recipe.step = lambda: (_ for _ in ()).throw(RuntimeError(\'"kernel" not '
         "implemented for Double'))",
+        verdict="not computed",
     ),
 ]
 
 
+def check_planted(environment: Environment, bugs: Sequence[PlantedBug]) -> dict[str, Any]:
+    """Check cases in float64, each with its bug, and return the outcomes by the bugs' names."""
+    orders = [(bug.name, bug.case, bug.code) for bug in bugs]
+    outcomes = run_inside(environment, PROGRAM, json.dumps(orders))
+    assert len(outcomes) == len(bugs)
+    return outcomes
+
+
 @pytest.mark.slow
 def test_small_bugs_that_float32_hides_are_found(environment):
-    outcomes = run_inside(environment["torch"], PROGRAM, json.dumps(PLANTED_BUGS))
-    found = {}
+    outcomes = check_planted(environment["torch"], PLANTED_BUGS)
+    verdicts = {}
     for name, outcome in outcomes.items():
         verdict = "right" if outcome["passed"] else "wrong"
-        found[name] = verdict if outcome["computed"] else "not computed"
-    assert found == {name: name.rpartition(": ")[2] for name, _, _ in PLANTED_BUGS}
-    reason = outcomes["an operator without float64: not computed"]["reason"]
-    assert reason == (
+        verdicts[name] = verdict if outcome["computed"] else "not computed"
+    assert verdicts == {bug.name: bug.verdict for bug in PLANTED_BUGS}
+    assert outcomes[WITHOUT_FLOAT64]["reason"] == (
         'the step does not run in float64: RuntimeError: "kernel" not implemented for Double'
     )
 
@@ -163,16 +182,13 @@ def test_models_of_earlier_cases_are_freed_before_the_next(environment):
 @pytest.mark.slow
 @pytest.mark.all_cases
 @pytest.mark.parametrize("framework", ["torch", "jax"])
-def test_baselines_of_the_measured_size_are_right_too(framework, environment):
+def test_baselines_of_size_cpu_are_right_too(framework, environment):
     """The smallest size has fewer layers: what is wrong in a deeper one alone is seen here."""
-    untouched = []  # name, case, and nothing that is done to it
+    untouched = []
     for name in list_workloads():
         batch = load_workload(name).preset("cpu").base
-        case = f"{name}/{framework}/train/fp32/b{batch}/cpu"
-        untouched.append((case, case, ""))
-    outcomes = run_inside(environment[framework], PROGRAM, json.dumps(untouched))
-    assert len(outcomes) == len(untouched)
-    for outcome in outcomes.values():
+        untouched.append(PlantedBug(name, f"{name}/{framework}/train/fp32/b{batch}/cpu"))
+    for outcome in check_planted(environment[framework], untouched).values():
         assert outcome["computed"], outcome
         assert outcome["passed"], outcome
 

@@ -314,8 +314,9 @@ def test_strategies_that_save_more_are_suggested_if_nothing_usual_fits(fake_need
         return 20 * GIB if "adamw_8bit" in case.strategy else 90 * GIB
 
     fake_needs(need_less_in_8_bits)
-    tight = framebench("advise", "transformer/torch/train/*/b1/7B", *GPU, code=1)
-    command = tight.stderr.partition("mixed precision: framebench ")[2]
+    question = ("advise", "transformer/torch/train/*/b1/7B", "--device", "a100-40gb")
+    tight = framebench(*question, code=1)
+    (command,) = re.findall("framebench (advise .*)", tight.stderr)
     suggested = framebench(*shlex.split(command), code=0)
     assert "checkpoint+adamw_8bit" in suggested.stdout
     caption = " ".join(suggested.stdout.split())
