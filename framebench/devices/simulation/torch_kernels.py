@@ -264,17 +264,17 @@ def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
 
 
 def gemm_4bit(results: Results, args: Args, _: Gpu) -> Requests:
-    """Yield a request for a weight of 4 bits, unpacked for one matmul, around the result.
+    """Yield the bytes of the unpacked weight, then the results, then the return of these bytes.
 
     A port of `_dequant_linear_fallback` in bitsandbytes/backends/cuda/ops.py. For a batch of few
     rows (up to 1,536 by GPU and shape) a kernel reads the packed weight instead. That is not
     modelled: one weight too many is counted there.
     """
-    values, shape = args[0], args[2]
-    unpacked = prod(shape) * values.element_size()
-    yield unpacked
+    activations, _packed_weight, weight_shape = args[:3]
+    unpacked_bytes = prod(weight_shape) * activations.element_size()
+    yield unpacked_bytes
     yield from results
-    yield -unpacked
+    yield -unpacked_bytes
 
 
 def copy_two_inputs(args: Args, _: Gpu) -> Iterator[int]:

@@ -29,7 +29,7 @@ FEWEST_BATCHES = 3  # of a strategy that make a row
 # the GPUs of the columns with largest batches
 GPUS = {"24 GB": "l4-24gb", "40 GB": "a100-40gb", "80 GB": "h100-80gb"}
 MEMORIES = [find(name).memory_bytes for name in GPUS.values()]
-TWO = (
+TWO_SOURCES = (
     "PyTorch: the most in use in a simulated step, and what the allocator has taken from the GPU "
     "by then. JAX: XLA's own plan. They count different things: compare within a column. "
 )
@@ -48,14 +48,8 @@ def make_savings_table(group: Sequence[tuple[Case, Planned]], device: Device) ->
     """Return the table of one workload, scenario and size, or None with too few strategies."""
     first, _ = group[0]
     batch = first.workload_spec.preset(first.size).base
-    peaks = {}
-    reasons = {}
-    for case, planned in group:
-        if case.batch == batch:
-            peaks[case.framework, case.strategy] = planned
-            if not planned.has_answer and case.support.supported:
-                reason = planned.reason or planned.outcome
-                reasons[f"{case.framework} {case.strategy}"] = reason
+    of_batch = [(case, planned) for case, planned in group if case.batch == batch]
+    peaks = {(case.framework, case.strategy): planned for case, planned in of_batch}
     answered = {strategy for (_, strategy), planned in peaks.items() if planned.has_answer}
     baseline = first.scenario_spec.baseline
     rows = []
@@ -64,25 +58,42 @@ def make_savings_table(group: Sequence[tuple[Case, Planned]], device: Device) ->
             rows.append(make_row(peaks, strategy, baseline, device))
     if len(rows) < FEWEST_STRATEGIES:
         return None
-    ratio = f"x {baseline}"
-    head: tuple[str, ...] = ("strategy", "JAX planned", ratio)
-    source = "XLA's own plan. "
-    workspaces = ""
-    if device.kind == "gpu":
-        head = ("strategy", "PyTorch allocated", ratio, "reserved", "JAX planned", ratio)
-        source = TWO
-        workspaces = describe_workspaces(peaks.values())
+    ratio_title = f"x {baseline}"
     code = describe_code(planned.origin.commit for planned in peaks.values())
     return Table.of_text(
         f"What strategies save: {first.workload} {first.scenario}, batch {batch}, size "
         f"{first.size}, on one {device.title}",
         f"MiB, of {format_mib(device.memory_bytes)}. Predicted, not measured. "
-        f"{source}{ratio}: ratio to the {baseline} row of the same column. {workspaces}{code}",
-        head,
+        f"{describe_sources(peaks, device)}{ratio_title}: ratio to the {baseline} row of the same "
+        f"column. {code}",
+        make_head(ratio_title, device),
         rows,
         left=1,
-        notes=tuple(group_by_reason(dict(sorted(reasons.items())))),
+        notes=tuple(group_by_reason(explain_missing(of_batch))),
     )
+
+
+def explain_missing(group: Sequence[tuple[Case, Planned]]) -> dict[str, str]:
+    """Return why a case that its framework supports has no answer, by `framework strategy`."""
+    reasons = {}
+    for case, planned in group:
+        if not planned.has_answer and case.support.supported:
+            reasons[f"{case.framework} {case.strategy}"] = planned.reason or planned.outcome
+    return dict(sorted(reasons.items()))
+
+
+def describe_sources(peaks: Peaks, device: Device) -> str:
+    """Return in sentences what made the numbers of a table: PyTorch is not simulated for TPUs."""
+    if device.kind != "gpu":
+        return "XLA's own plan. "
+    return f"{TWO_SOURCES}{describe_workspaces(peaks.values())}"
+
+
+def make_head(ratio_title: str, device: Device) -> tuple[str, ...]:
+    """Return the titles of the columns that `make_row` fills."""
+    if device.kind != "gpu":
+        return ("strategy", "JAX planned", ratio_title)
+    return ("strategy", "PyTorch allocated", ratio_title, "reserved", "JAX planned", ratio_title)
 
 
 def make_row(peaks: Peaks, strategy: str, baseline: str, device: Device) -> list[str]:
