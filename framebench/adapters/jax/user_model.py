@@ -97,6 +97,8 @@ def build(
         block.remat = remat
         block.number = number
     for _, module in nnx.iter_modules(model):
+        if isinstance(module, bridge.ToNNX):
+            continue  # it shows the fields of its Linen module, which cannot be set
         if hasattr(module, "dtype"):
             module.dtype = dtype
         if hasattr(module, "param_dtype") and module.param_dtype == jnp.float32:
