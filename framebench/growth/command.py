@@ -90,7 +90,7 @@ def grow(
         echo(json.dumps(table.as_json(growth)))
     else:
         table.tabulate_slopes(growth).terminal(out)
-        if growth.kept:
+        if table.list_causes(growth):
             table.tabulate_kept(growth).terminal(out)
     raise typer.Exit(EXIT_CODES[table.judge(growth)])
 

@@ -23,8 +23,10 @@ from framebench.growth.additions import find_additions
 from framebench.growth.progress import STEPS_PER_HALF
 from framebench.suite.sequences import drop_duplicates
 
-# A leak comes with the steps. What fewer of the second half's steps leave behind is no leak.
+# A leak comes with the steps: so many of the second half's leave something behind.
 FEWEST_LEFTOVERS = 0.75 * STEPS_PER_HALF
+# A leak in every 6th step, or more often, leaves at least as many things behind in each half.
+FEWEST_RARE_LEFTOVERS = STEPS_PER_HALF // 6
 MOST_ROWS = 8  # of each kind
 KINDS = ("graph", "compilation", "object", "storage")  # in the order of the report
 FRAMES = 12  # of a traceback
@@ -138,10 +140,10 @@ class LeakWatch:
             self.counted[source] = len(things)
         self.graphs = self.tracker.list_graphs()
 
-    def finish(self) -> list[dict[str, Any]]:
-        """Stop watching, and return what the second half has left behind.
+    def finish(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Stop watching, and return what the steps of the second half have left behind.
 
-        Rows are by kind, and the most bytes come first. Each has the fields of
+        What only a few of them left behind is in the second list. Each row has the fields of
         `framebench.growth.record.Leftover`.
         """
         groups = group_things(self.programs, self.tracker)  # each a list, the oldest first
@@ -150,15 +152,23 @@ class LeakWatch:
         # made after the first half
         new_things = {source: things[self.counted[source] :] for source, things in groups.items()}
         groups.clear()  # its lists would be taken for holders of what is in them
+        rare_rows = []
         for source, things in new_things.items():
             if len(things) >= FEWEST_LEFTOVERS:
                 rows.append(make_row(source, things, self.tracker))
-        report = []
-        for kind in KINDS:
-            of_kind = [row for row in rows if row["kind"] == kind]
-            of_kind.sort(key=rank_by_size)
-            report += of_kind[:MOST_ROWS]
-        return report
+            elif min(self.counted[source], len(things)) >= FEWEST_RARE_LEFTOVERS:
+                rare_rows.append(make_row(source, things, self.tracker))
+        return select_largest(rows), select_largest(rare_rows)
+
+
+def select_largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return MOST_ROWS rows of each kind, in the order of KINDS; the most bytes come first."""
+    report = []
+    for kind in KINDS:
+        of_kind = [row for row in rows if row["kind"] == kind]
+        of_kind.sort(key=rank_by_size)
+        report += of_kind[:MOST_ROWS]
+    return report
 
 
 def rank_by_size(row: dict[str, Any]) -> tuple[float, float]:

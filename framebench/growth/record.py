@@ -30,5 +30,7 @@ class Growth(RecordPart):
     counts: dict[str, tuple[int, ...]]  # arrays, programs, variables, operations
     watched: int  # steps that `kept` is about
     kept: tuple[Leftover, ...]  # of each kind those with most bytes, which come first
+    # by a few steps in each half of the watch: causes if memory grows
+    rarely_kept: tuple[Leftover, ...] = ()
     versions: dict[str, str]
     device: str

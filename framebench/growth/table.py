@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from framebench.analysis.rendering import ESSENTIAL, Table, TableColumn
-from framebench.growth.record import Growth
+from framebench.growth.record import Growth, Leftover
 
 SEGMENTS = 13
 DIFFERENCES = SEGMENTS - 1
@@ -169,8 +169,7 @@ def describe_subject(growth: Growth) -> str:
 
     The name is followed by the file of the user's step, if one took the place of the case's.
     """
-    is_script = growth.file is not None and growth.file.endswith(growth.case)
-    if growth.file and not is_script:
+    if growth.file and not is_script(growth):
         return f"{growth.case} with the step of {growth.file}"
     return growth.case
 
@@ -199,11 +198,25 @@ def list_notes(growth: Growth) -> list[str]:
             "sees: the two do not agree"
         )
     if verdict == "grows" and not growth.kept:
-        notes.append(
-            f"most of the last {growth.watched} steps, which were watched, left nothing behind "
-            "that could be named"
-        )
+        note = f"most of the last {growth.watched} steps left nothing behind that could be named"
+        if is_script(growth):
+            note += (
+                ". If memory grows in few of the steps: --step-at FUNCTION, with a function that "
+                "your script calls as rarely, makes each of its calls a step"
+            )
+        notes.append(note)
     return notes
+
+
+def list_causes(growth: Growth) -> tuple[Leftover, ...]:
+    """Return what most of the watched steps left behind, and if memory grows, what a few did."""
+    rare = growth.rarely_kept if judge(growth) == "grows" else ()
+    return growth.kept + rare
+
+
+def is_script(growth: Growth) -> bool:
+    """Return whether the steps were those of a script."""
+    return growth.file is not None and growth.file.endswith(growth.case)
 
 
 def describe_largest_step(growth: Growth) -> list[str]:
@@ -235,7 +248,7 @@ def tabulate_kept(growth: Growth) -> Table:
         f"left behind by the last {growth.watched} of the watched steps; the bytes of a tensor "
         "stand in the row of its storage, and those of a graph that it keeps in the table above"
     )
-    data = pd.DataFrame([row.model_dump() for row in growth.kept], columns=list(shown))
+    data = pd.DataFrame([row.model_dump() for row in list_causes(growth)], columns=list(shown))
     return Table(f"{growth.case}: what piles up", caption, data, shown, left=4)
 
 

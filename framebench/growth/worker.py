@@ -66,6 +66,7 @@ class StepFollower:
         # meters would add to them.
         self.readings = MeterReadings(self.rises | self.bytes | self.counts, steps)
         self.leaks: list[dict[str, Any]] = []
+        self.rare_leaks: list[dict[str, Any]] = []
         self.steps_made = 0
         self.last_read_step = WARM_UP + steps
         self.steps_needed = count_steps(steps)
@@ -93,7 +94,7 @@ class StepFollower:
         elif self.steps_made == self.last_read_step + STEPS_PER_HALF:
             self.watch.begin_second_half()
         elif self.steps_made == self.steps_needed:
-            self.leaks = self.watch.finish()
+            self.leaks, self.rare_leaks = self.watch.finish()
             raise EnoughSteps
 
     def tell_progress(self) -> None:
@@ -129,6 +130,7 @@ class StepFollower:
             "counts": {name: readings[name] for name in self.counts},
             "watched": STEPS_PER_HALF,
             "kept": self.leaks,
+            "rarely_kept": self.rare_leaks,
             **process,
         }
 

@@ -23,8 +23,7 @@ def test_leaked_objects_are_named_with_size_line_and_holder(is_linked, tmp_path)
         environment = tmp_path / "environment"
         environment.symlink_to(sys.prefix)
     done = run_process([environment / "bin" / "python", "-P", PROGRAM], PYTHONPATH=str(ROOT))
-    result = json.loads(done.stdout)
-    (array,), (tensor,) = result["array"], result["tensor"]
+    ((array,), _), ((tensor,), _), (no_kept, (rare,)), nothing = json.loads(done.stdout)
     assert (array["kind"], array["what"]) == ("object", "numpy.ndarray float64[1250]")
     assert (array["per_step"], array["bytes_per_step"]) == (1, 10_000)
     line = PROGRAM.read_text().splitlines().index("    arrays.append(np.full(1250, 0.5))") + 1
@@ -36,7 +35,9 @@ def test_leaked_objects_are_named_with_size_line_and_holder(is_linked, tmp_path)
     assert (tensor["per_step"], tensor["bytes_per_step"]) == (1, None), (
         "its bytes are its storage's"
     )
-    assert result["nothing"] == []
+    assert no_kept == []
+    assert (rare["what"], rare["per_step"]) == (tensor["what"], 2 / STEPS_PER_HALF)
+    assert nothing == [[], []]
 
 
 def test_the_line_of_a_leak_is_the_innermost_of_the_user():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from framebench.growth import table
-from framebench.growth.record import Growth
+from framebench.growth.record import Growth, Leftover
 from framebench.growth.table import CONFIDENCE, LEAST_STEPS, SENSITIVITY, estimate_slope
 
 RNG = np.random.default_rng(0)
@@ -86,6 +86,21 @@ def test_the_largest_step_is_named_where_steps_differ(readings, rise, is_named):
     notes = list_growth_notes(readings, rises)
     assert ("step 157 raised resident memory most, by 74.0 MiB" in notes) == is_named
     assert ("steps differ" in notes) == is_named
+
+
+def test_what_a_few_steps_keep_is_named_if_memory_grows_alone():
+    row = {"kind": "object", "what": "x", "made_at": "a:1", "per_step": 0.2, "bytes_per_step": 9}
+    update = {"rarely_kept": (Leftover(**row),)}
+    for readings, names in ((FLAT, []), (FLAT + 2**20 * (NUMBERS // 5), ["x"])):
+        growth = make_growth(host_malloc=readings).model_copy(update=update)
+        assert table.tabulate_kept(growth).texts["what"] == names
+
+
+def test_a_function_of_the_script_is_asked_for_if_nothing_is_named():
+    growth = make_growth(host_malloc=FLAT + 2**20 * (NUMBERS // 12))
+    assert "--step-at" not in "".join(table.list_notes(growth))
+    script = growth.model_copy(update={"case": "train.py", "file": "/home/me/train.py"})
+    assert "--step-at FUNCTION" in "".join(table.list_notes(script))
 
 
 @pytest.mark.parametrize("steps", [LEAST_STEPS, 200, 777])
