@@ -261,7 +261,8 @@ def describe_mistake(error: typer.TyperException) -> str:
 def suggest_option(unknown: str, context: typer.Context) -> str:
     """Return the end of a sentence on what an unknown option could mean, or "".
 
-    It is an option with nearly the same name, or a field of the cases that the command takes.
+    It is an option with nearly the same name, a field of the cases that the command takes, or an
+    option of the script that `grow` runs.
     """
     from framebench.suite.selectors import PARTS
 
@@ -272,11 +273,14 @@ def suggest_option(unknown: str, context: typer.Context) -> str:
         takes_cases = takes_cases or parameter.name in CASE_PARAMETERS
         names += [option.lstrip("-") for option in parameter.opts if option.startswith("--")]
     near = get_close_matches(name, names, 1, cutoff=LEAST_LIKENESS)
+    hint = ""
     if near:
-        return f" (did you mean --{near[0]}?)"
-    if takes_cases and name in PARTS:
-        return f"; the {name} is a part of a case: {'/'.join(PARTS)}, as in {EXAMPLE_CASE}"
-    return ""
+        hint = f" (did you mean --{near[0]}?)"
+    elif takes_cases and name in PARTS:
+        hint = f"; the {name} is a part of a case: {'/'.join(PARTS)}, as in {EXAMPLE_CASE}"
+    if context.command.name == "grow":
+        hint += "; put -- before the arguments of your own script"
+    return hint
 
 
 if __name__ == "__main__":

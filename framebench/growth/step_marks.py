@@ -49,9 +49,10 @@ def choose_functions(file: str, framework: str, step_at: str) -> tuple[set[str],
     """
     tree = parse_file(file)
     if step_at:
-        defined = list_functions(tree, only_compiled=False)
-        if step_at not in defined:
-            names = ", ".join(defined) or "none"
+        if step_at not in list_functions(tree, only_compiled=False):
+            functions = [node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+            functions += list_functions(tree, only_compiled=True)  # such as step = jax.jit(train)
+            names = ", ".join(dict.fromkeys(functions)) or "none"
             raise Fault(f"{file} has no function `{step_at}` for --step-at; it defines: {names}")
         return {step_at}, f"calls of {step_at}()"
     if framework == "jax":

@@ -43,7 +43,7 @@ from framebench.engine.session import lock_results
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version, find_pinned_versions
 from framebench.records.record import Record
-from framebench.strategies.strategy import FRAMEWORKS
+from framebench.strategies.strategy import FRAMEWORKS, TITLES
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 from framebench.suite.selectors import parse
@@ -260,7 +260,14 @@ def compare_recorded(
 
     case_ids = None
     if selectors:
-        case_ids = {case.id for case in choose_cases(selectors, [], size="*")}
+        cases = choose_cases(selectors, [], size="*")
+        framework, _, _ = judge.parse_pair(base, change)
+        frameworks = drop_duplicates(case.framework for case in cases)
+        if framework not in frameworks:
+            of_others = " and ".join(TITLES[other] for other in frameworks)
+            message = f"the cases of {shlex.join(selectors)} are {of_others}'s"
+            fail(f"{message}; {suggest_own_cases(base, change, selectors, results)}", 2)
+        case_ids = {case.id for case in cases}
     machine_records = sources.read_records_of_both(results, machine, base, change, case_ids)
     records = sources.select_named(machine_records, case_ids)
     was_measured = judge.has_both(machine_records, base, change)
@@ -269,6 +276,17 @@ def compare_recorded(
     # intervals depend on all blocks of the machine, not on which cases were chosen
     machine_blocks = judge.make_release_blocks(machine_records)
     return judge.compare_versions(records, base, change, minimum, machine_blocks)
+
+
+def suggest_own_cases(base: str, change: str, selectors: list[str], results: Path) -> str:
+    """Return the command that compares two releases on the cases of their own framework."""
+    framework, _, _ = base.partition("==")
+    own_selectors = []
+    for selector in selectors:
+        workload, _other_framework, *rest = selector.strip("/").split("/")
+        own_selectors.append("/".join([workload, framework, *rest]))
+    command = shlex.join(["framebench", "versions", "compare", base, change, *own_selectors])
+    return f"those of {TITLES[framework]}: {command}{repeat_options(results)}"
 
 
 def print_comparison(

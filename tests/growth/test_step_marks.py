@@ -52,7 +52,7 @@ def test_a_step_is_found_in_the_source(framework, code, functions, what, tmp_pat
     [
         ("jax", "def f(x): ...", "", "It compiles: none; say it with --step-at FUNCTION"),
         ("jax", "a = jax.jit(f)\nb = jax.jit(g)", "", "It compiles: a, b; say it with --step-at"),
-        ("torch", "def f(x): ...", "g", "no function `g` for --step-at; it defines: f"),
+        ("torch", "a = b()\ndef f(x): ...", "g", "no function `g` for --step-at; it defines: f$"),
     ],
 )
 def test_a_step_that_is_not_found_is_asked_for(framework, code, step_at, message, tmp_path):

@@ -423,6 +423,14 @@ def test_named_cases_without_records_of_both_are_refused_with_counts_and_a_comma
     assert f"--version 0.10.2 'unet3d/*/eval' --results {results}\n" in done.stderr
 
 
+def test_named_cases_of_another_framework_are_refused_with_those_of_the_releases(results):
+    write_records(make_version_blocks(ORIGINAL), results)
+    done = compare(results, "unet3d/torch/*/fp32")
+    assert done.returncode == 2
+    assert "the cases of 'unet3d/torch/*/fp32' are PyTorch's; those of JAX: " in done.stderr
+    assert f"compare {OLD} {NEW} 'unet3d/jax/*/fp32' --results {results}\n" in done.stderr
+
+
 def test_compare_chooses_a_machine_that_measured_the_named_case(results):
     """`other` has more records of both releases, but none of the named case."""
     named, *others = select_originals(3)
