@@ -179,8 +179,8 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
         """Return the line that made a tensor's memory; empty if it was made before."""
         if not has_storage(type(thing)):
             return ""
-        traced = self.traced.get(thing.untyped_storage()._cdata)
-        return traced.made_at if traced else ""
+        made = self.made.get(thing.untyped_storage()._cdata)
+        return made.made_at if made else ""
 
     def describe(self, thing: Any) -> str:
         """Return how large the graph is that a tensor keeps alive, and what would not keep it."""
