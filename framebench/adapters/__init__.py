@@ -31,7 +31,7 @@ def load_frozen(case: Case) -> Adapter:
     if not gc.get_freeze_count():
         gc.collect()
         gc.freeze()
-    Adapter.unfreezes = False
+    Adapter.undoes_gc_freeze = False
     return load(case)
 
 

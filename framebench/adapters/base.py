@@ -104,7 +104,7 @@ class Adapter(ABC):
     """
 
     float64 = False  # set it before build() to compute reference values
-    unfreezes = True  # whether a new adapter undoes the `gc.freeze` of a case before it
+    undoes_gc_freeze = True  # whether `reset_collector` undoes an earlier `gc.freeze`
     biased_variance = False  # whether batch norm's running variance is the biased one
     # whether a step from the same seed may draw other random numbers under another strategy
     may_draw_other_numbers = False
@@ -136,10 +136,7 @@ class Adapter(ABC):
         # inside of steps: waiting for data ("wait"), Python's garbage collector ("collector")
         self.seconds_spent: dict[str, float] = defaultdict(float)
         self.collections: Counter[str] = Counter()  # of Python's collector, by generation
-        gc.enable()
-        if self.unfreezes:
-            gc.unfreeze()
-        self.start_counting_collections()
+        self.reset_collector()
 
     @property
     def is_user_model(self) -> bool:
@@ -152,6 +149,13 @@ class Adapter(ABC):
             return False
         user_file: UserFile = self.model_module.user()
         return user_file.has_step()
+
+    def reset_collector(self) -> None:
+        """Undo what an earlier case did to Python's collector, and count its collections anew."""
+        gc.enable()
+        if self.undoes_gc_freeze:
+            gc.unfreeze()
+        self.start_counting_collections()
 
     def start_counting_collections(self) -> None:
         """Have this adapter, and no earlier one, count what Python's collector does."""

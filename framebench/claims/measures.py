@@ -426,11 +426,11 @@ class PlannedReport(Measure):
         return f"{GPU}, JAX {self.release}"
 
     def compute_effect(self, machine: MachineResults, size: str) -> Effect:
-        planned = plans.read_report(machine.results.root, self.release, self.program)
-        if not planned.get(self.base) or self.candidate not in planned:
+        planned_bytes = plans.read_report(machine.results.root, self.release, self.program)
+        # a base of 0 bytes has no share that could be saved
+        if not planned_bytes.get(self.base) or self.candidate not in planned_bytes:
             raise NoNumber(f"{self.program} was not planned by JAX {self.release}")
-        saved = 1 - planned[self.candidate] / planned[self.base]
-        return Effect(saved, saved, saved)
+        return Effect.exact(1 - planned_bytes[self.candidate] / planned_bytes[self.base])
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
         file = plans.find_report(machine.results.root, self.release)
@@ -475,7 +475,7 @@ class ProgramMeasure(Measure):
             raise DoesNotRun(result.error)
         if self.read == "ran":
             ran = float(bool(result.found))
-            return Effect(ran, ran, ran)
+            return Effect.exact(ran)
         if not self.is_current(result):
             raise NoNumber(f"the result of {self.probe} is of an older program")
         return self.compute(*(result.found[name] for name in self.of))

@@ -80,6 +80,11 @@ class Effect(NamedTuple):
     low: float
     high: float
 
+    @classmethod
+    def exact(cls, value: float) -> Effect:
+        """Return the effect of a number without an error."""
+        return cls(value, low=value, high=value)
+
 
 @dataclass(frozen=True)
 class Target:

@@ -56,9 +56,11 @@ class Mathematics:
 class RepeatedVerification:
     """The verification that follows the timed steps.
 
-    In training the first steps were repeated from the first weights and gave the first values, and
-    no timed step left the loss as it was. Without an update a further step, after one with other
-    inputs, gave the verified output.
+    It looks at the timed steps: in training none may leave the loss as it was. Then, unless another
+    block has verified every tensor (`Verification.verified_in`), it makes more steps: in training
+    the first ones again, from the first weights; without an update a further one, after one with
+    other inputs. They must give the verified values, with which `relative_error`, `tensors` and
+    `margin` compare them.
     """
 
     passed: bool

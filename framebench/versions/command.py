@@ -236,7 +236,7 @@ def compare_(
     for row, reason in accepted_regressions:
         say(f"known regression: {row.case}, {row.quantity}: {reason}")
     if regressions:
-        suggest_next(base, change, regressions, results, threshold, has_plans=not is_file)
+        suggest_next(base, change, regressions, results, threshold, is_suite_case=not is_file)
         raise typer.Exit(1)
     if all(row.verdict == judge.TOO_FEW for row in rows):
         fail(f"too few blocks for any verdict; {run_hint}", 3)
@@ -317,21 +317,21 @@ def suggest_next(
     regressions: list[QuantityComparison],
     results: Path,
     threshold: str | None,
-    has_plans: bool,
+    is_suite_case: bool,
 ) -> None:
     """Print the command that finds the release with the regression, if it is one of a peak.
 
-    With `has_plans` also print the command that compares both releases' plans for a GPU, if there
-    are any.
+    For a suite's case also print the command that compares both releases' plans for a GPU, if any
+    are cached: a user's own file has none.
     """
     from framebench.versions import sources, table  # these import pandas
 
     bisection = table.suggest_bisection(regressions)
     if bisection:
         say(bisection + repeat_options(results, threshold=threshold))
-    plans = sources.find_plans_of_both(results, base, change) if has_plans else ""
-    if plans:
-        say(f"a GPU may need more or not: {plans}")
+    plan_comparison = sources.find_plans_of_both(results, base, change) if is_suite_case else ""
+    if plan_comparison:
+        say(f"plans of both for a GPU: {plan_comparison}")
 
 
 def explain_not_measured(

@@ -148,7 +148,7 @@ def compare_releases(
     if selectors:
         cases = choose_named(selectors, framework)
     else:
-        cases = choose_cached(base, change, target, results, plan_usual)
+        cases = choose_default_cases(base, change, target, results, plan_usual)
     base_plans = plan_with_progress(cases, target, results, version=old)
     change_plans = plan_with_progress(cases, target, results, version=new)
     minimum = PEAK.minimum if threshold is None else threshold
@@ -178,12 +178,13 @@ def compare_releases(
     return 3 if NO_PLAN in verdicts else 0
 
 
-def choose_cached(
+def choose_default_cases(
     base: str, change: str, device: Device, results: Path, plan_usual: bool
 ) -> list[Case]:
-    """Return the cases of which both releases have a cached plan; with `plan_usual` also PLANNED.
+    """Return the cases to compare when none is named: those of which both releases cached a plan.
 
-    Ends the command if there is none.
+    With `plan_usual` they are also those of `list_usual`, cached or not. Ends the command if
+    there is none.
     """
     framework, old, new = parse_pair(base, change)
     cases = find_cached_by_both(framework, old, new, device, results)

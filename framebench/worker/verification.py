@@ -513,15 +513,23 @@ def verify_again(
 def check_timed_steps(
     adapter: Adapter, losses: list[float], reference: Reference | None
 ) -> RepeatedVerification:
-    """Check that the timed steps did their work, each and in its time, and repeat none."""
-    unmoved = 0
+    """Check that each timed step did its work in its time; the first steps are not run again."""
+    unmoved_steps = 0
     if adapter.case.scenario_spec.trains and must_move(adapter.case, reference, losses):
-        unmoved = count_unmoved(losses)
-    reason = describe_other_outputs(adapter)
-    if not reason and unmoved:
-        reason = f"{unmoved} of {len(losses)} steps left the loss as it was"
-    reason = reason or describe_late_result(adapter)
-    return RepeatedVerification(not reason, reason or None, unmoved)
+        unmoved_steps = count_unmoved(losses)
+    reason = (
+        describe_other_outputs(adapter)
+        or describe_unmoved(unmoved_steps, len(losses))
+        or describe_late_result(adapter)
+    )
+    return RepeatedVerification(
+        passed=not reason, reason=reason or None, unmoved_steps=unmoved_steps
+    )
+
+
+def describe_unmoved(unmoved_steps: int, steps: int) -> str:
+    """Return a sentence if steps left the loss as it was, or "" if none did."""
+    return f"{unmoved_steps} of {steps} steps left the loss as it was" if unmoved_steps else ""
 
 
 def repeat_evaluation(adapter: Adapter) -> Observed:

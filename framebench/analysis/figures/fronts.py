@@ -84,7 +84,7 @@ def draw_pareto(df: pd.DataFrame) -> Figure | None:
         colour = page.COLOURS[framework]
         axes.set_title(rows.make_panel_title(framework, points), color=colour)
         draw_ranges(axes, mine, "relative_peak", colour)
-        name_front(axes, find_front(mine))
+        draw_front(axes, find_front(mine))
     return page.explain_figure(
         grid.figure, describe_least(points), rows.make_footer(group, *make_notes(group, rated))
     )
@@ -194,10 +194,10 @@ def find_front(points: pd.DataFrame) -> pd.DataFrame:
     return ranked[ranked["speed"] > fastest_so_far]
 
 
-def name_front(axes: Axes, best: pd.DataFrame) -> None:
+def draw_front(axes: Axes, front: pd.DataFrame) -> None:
     """Draw a line through the front, and name its strategies."""
     sns.lineplot(
-        best,
+        front,
         x="relative_peak",
         y="speed",
         drawstyle="steps-post",
@@ -208,9 +208,9 @@ def name_front(axes: Axes, best: pd.DataFrame) -> None:
         ax=axes,
     )
     texts = []
-    for row in rows.iterate_rows(best[~best["baseline"]]):
+    for row in rows.iterate_rows(front[~front["baseline"]]):
         texts.append(axes.text(row.relative_peak, row.speed, str(row.strategy), size=6.5, zorder=6))
-    if texts:  # otherwise there may be no points either
+    if texts:  # an empty panel lacks the collection of points that `place_names` keeps free
         place_names(axes, texts)
 
 

@@ -100,7 +100,7 @@ class Planned(RecordPart):
             return "torch, ranks"
         if noted == ASKED:
             return "torch, convolutions"
-        return find_kind_of_text(case)
+        return find_kind_without_convolutions(case)
 
     @property
     def has_convolutions(self) -> bool:
@@ -158,8 +158,8 @@ def declares_convolutions(case: Case) -> bool:
         return False
 
 
-def find_kind_of_text(case: Case) -> Kind:
-    """Return the kind of an eager step on one GPU that has no convolutions."""
+def find_kind_without_convolutions(case: Case) -> Kind:
+    """Return which error interval applies to an eager step on one GPU without convolutions."""
     if case.scenario == "finetune":
         return "torch, frozen weights"
     if case.workload != "transformer":

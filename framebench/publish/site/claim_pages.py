@@ -24,57 +24,57 @@ CHART_CAPTION = "The line is no effect, the dashed line what is claimed: {}."
 ROW_HEIGHT = 22  # pixels, of a chart with a row for each measurement
 
 
-def write_claims(source: SourceFolder, machines: Sequence[Machine]) -> str:
+def write_claims(folder: SourceFolder, machines: Sequence[Machine]) -> str:
     """Write the pages of claims of all machines, and return the path of the first one."""
-    page = Page(source, "claims/index", "Claims")
+    page = Page(folder, "claims/index", "Claims")
     page.add_markdown(
         "What articles say and users report about memory, and what was measured. One rule makes "
         "the verdicts from records. The verdicts of each machine:"
     )
-    page.add_contents([write_machine_claims(source, machine) for machine in machines])
+    page.add_contents([write_machine_claims(folder, machine) for machine in machines])
     return page.save()
 
 
-def write_machine_claims(source: SourceFolder, machine: Machine) -> str:
-    """Write a machine's list of all claims, and a page for each source; return the list's path.
+def write_machine_claims(folder: SourceFolder, machine: Machine) -> str:
+    """Write a machine's list of all claims, and a page for each article; return the list's path.
 
-    The list has a row for each claim, which leads to the claim's section in the page of its source.
+    The list has a row for each claim, which leads to the claim's section in its article's page.
     """
     entries = make_ledger(machine.results, machine.name)
     path = f"claims/{make_slug(machine.name)}/index"
-    page = Page(source, path, f"Claims, measured on {machine.name}")
+    page = Page(folder, path, f"Claims, measured on {machine.name}")
     page.add_text(count_verdicts(entries))
     rows = []
     for entry in entries:
         link = f"{name_page(entry.source)}.html#{make_slug(entry.name)}"
         rows.append((link, entry))
     page.add_html(render("claims.html", caption=CAPTION, rows=rows))
-    source_pages = []
-    for name in sorted({entry.source for entry in entries}):
-        source_pages.append(write_source(source, machine, name, entries))
-    page.add_contents(source_pages, is_hidden=True)
+    article_pages = []
+    for article in sorted({entry.source for entry in entries}):
+        article_pages.append(write_article_page(folder, machine, article, entries))
+    page.add_contents(article_pages, is_hidden=True)
     return page.save()
 
 
-def name_page(source_name: str) -> str:
-    """Return the name of the page with a source's claims."""
-    return f"source-{make_slug(source_name.lower())}"
+def name_page(article: str) -> str:
+    """Return the name of the page with an article's claims."""
+    return f"source-{make_slug(article.lower())}"
 
 
-def write_source(
-    source: SourceFolder, machine: Machine, source_name: str, entries: Sequence[Entry]
+def write_article_page(
+    folder: SourceFolder, machine: Machine, article: str, entries: Sequence[Entry]
 ) -> str:
-    """Write the page of the claims from one source, a section for each, and return its path.
+    """Write the page of an article's claims, a section for each, and return its path.
 
-    `source` is the folder that Sphinx reads; `source_name` is an article, or the reports by users.
+    The reports by users are a page like an article. `folder` is what Sphinx reads.
     """
-    path = f"claims/{make_slug(machine.name)}/{name_page(source_name)}"
-    source_entries = [entry for entry in entries if entry.source == source_name]
-    title = f"Claims of article {source_name}"
-    if is_report(source_entries[0]):
+    path = f"claims/{make_slug(machine.name)}/{name_page(article)}"
+    article_entries = [entry for entry in entries if entry.source == article]
+    title = f"Claims of article {article}"
+    if is_report(article_entries[0]):
         title = "Reports by users"
-    page = Page(source, path, f"{title}, measured on {machine.name}")
-    for entry in source_entries:
+    page = Page(folder, path, f"{title}, measured on {machine.name}")
+    for entry in article_entries:
         page.add_heading(f"{entry.name}: {entry.says}")
         add_claim(page, machine, entry)
     return page.save()
