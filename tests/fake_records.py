@@ -111,7 +111,7 @@ def make_frame(*found: Record) -> pd.DataFrame:
     return frames.make_frame(found)
 
 
-def make_crash(strategy: str = "checkpoint", when: str = "2027-01-01T00:00:00Z") -> Record:
+def make_crash_without_version(strategy: str, when: str = "2027-01-01T00:00:00Z") -> Record:
     """Return the record of a worker that ended before it could name its framework's version."""
     case = Case("transformer", "torch", "train", strategy, 4, "tiny")
     origin = provenance(versions={}, measured_at=when)

@@ -27,7 +27,7 @@ def classify_end(error: dict[str, Any] | None, printed: str = "") -> Outcome:
         process=SimpleNamespace(returncode=1),
         expired_s=None,
     )
-    return supervisor.classify(child, False)
+    return supervisor.classify(child, oom_killed=False)
 
 
 def test_a_framework_without_cuda_makes_gpu_cells_unsupported():
@@ -65,16 +65,21 @@ def test_other_errors_on_a_gpu_are_crashes(entry):
 
 
 @pytest.mark.parametrize(
-    ("gpus", "variable", "expected"),
+    ("gpus", "users_variable"),
     [
-        pytest.param((), "/opt/cuda/bin/nvcc", "", id="no compiler without a GPU"),
-        pytest.param(("NVIDIA A100",), "", "", id="the user's variable decides"),
+        pytest.param((), "/opt/cuda/bin/nvcc", id="without a GPU"),
+        pytest.param(("NVIDIA A100",), "", id="against the user's variable"),
     ],
 )
-def test_jittor_is_given_a_cuda_compiler_only_for_a_gpu(gpus, variable, expected, monkeypatch):
+def test_jittor_gets_no_cuda_compiler_without_a_gpu_or_against_the_users_variable(
+    gpus, users_variable, monkeypatch, tmp_path
+):
+    compiler = tmp_path / "nvcc"
+    compiler.touch()
+    monkeypatch.setattr(environments.shutil, "which", Mock(return_value=str(compiler)))
     monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=gpus))
-    monkeypatch.setenv("nvcc_path", variable)
-    assert environments.describe("jittor").list_variables()["nvcc_path"] == expected
+    monkeypatch.setenv("nvcc_path", users_variable)
+    assert environments.describe("jittor").list_variables()["nvcc_path"] == ""
 
 
 def test_jittor_gets_the_compiler_with_cudas_libraries(monkeypatch, tmp_path):

@@ -28,6 +28,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def parts(environment) -> Any:
+    """Return what the program PARTS prints of single operations, which it names.
+
+    `before`, `float64` and `after`: errors against NumPy by operation, before float64 is switched
+    on, while it is on, and after. `refused`: the reason by operation.
+    """
     return run_inside(environment["jittor"], PARTS)
 
 
@@ -41,8 +46,8 @@ def test_steps_in_float64_agree_with_references(environment):
 
 def test_numbers_and_derivatives_are_float64(parts):
     assert parts["float64"]
-    for name, error in parts["float64"].items():
-        assert error <= 1e-15, name
+    for operation, error in parts["float64"].items():
+        assert error <= 1e-15, operation
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ def test_a_dictionary_whose_loss_is_unclear_is_refused(output, message, tmp_path
     ],
 )
 def test_what_a_step_reports_is_its_loss(returned, loss, counted, tmp_path):
-    """It is not trained any more: so all losses of a dictionary count, and a number will do."""
+    """The step has trained already: values without gradients are losses here, and numbers too."""
     file = make_file(tmp_path, "model = Model", STEP)
     assert file.read_loss("step", returned) == loss
     assert file.loss_terms.counted == counted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from framebench.analysis.frames import make_rows
 from framebench.analysis.reports.machines import compare_machines, make_table
 from framebench.analysis.results import Results
-from tests.fake_records import make_crash, make_measured
+from tests.fake_records import make_crash_without_version, make_measured
 from tests.record_files import add_records
 
 MIB = 2**20
@@ -23,7 +23,7 @@ def test_cases_times_and_curves_are_counted(tmp_path):
         make_measured("fp32", MIB, framework="jax", batch=4),
         make_measured("fp32", MIB, framework="jax", batch=8),
         make_measured("fp32", MIB, framework="jax", batch=8, origin={"versions": {"jax": "2"}}),
-        make_crash(),
+        make_crash_without_version("checkpoint"),
     )
 
     table = make_table(Results(tmp_path))
@@ -52,7 +52,7 @@ def test_machines_stand_side_by_side_by_instrument_and_release():
         hardware = {"cpu": "x", "device": device}
         origin = {"machine": machine, "versions": {"torch": version}, "hardware": hardware}
         records.append(make_measured("fp32", 20 * MIB, 0.3, instrument=instrument, origin=origin))
-    records.append(make_crash())
+    records.append(make_crash_without_version("checkpoint"))
 
     on_gpu, on_cpus, times = compare_machines(make_rows(records))
 

@@ -18,7 +18,7 @@ from framebench.records import store
 from framebench.records.lines import Line
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.fake_records import make_crash, make_measured, provenance, record
+from tests.fake_records import make_crash_without_version, make_measured, provenance, record
 from tests.pages import needs_sphinx
 from tests.processes import framebench as run_framebench
 from tests.record_files import add_records, append_lines
@@ -211,7 +211,11 @@ def test_a_case_without_numbers_has_a_row_with_its_reason(results):
     case = Case.from_id("transformer/torch/train/accumulate/b4/tiny")
     failed = record(case, status="oom", reason="memory", provenance=provenance(machine="m"))
     # a process that died before it named its version takes the place of an older record
-    for written in (failed, make_measured("checkpoint", 100, 1.0), make_crash("checkpoint")):
+    for written in (
+        failed,
+        make_measured("checkpoint", 100, 1.0),
+        make_crash_without_version("checkpoint"),
+    ):
         add_records(results, written)
 
     rows = framebench.load(results, "m").set_index("strategy")

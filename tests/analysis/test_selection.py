@@ -24,7 +24,7 @@ from tests.fake_records import (
     CASE,
     change_provenance,
     make_blocks,
-    make_crash,
+    make_crash_without_version,
     make_measured,
     record,
 )
@@ -105,15 +105,15 @@ def test_the_pinned_version_counts_or_else_the_one_measured_last():
 
 
 def test_a_crash_without_a_version_is_replaced_by_a_newer_record():
-    crash = make_crash(when="2025-01-01T00:00:00Z")
-    newer = make_measured("checkpoint", 100)
+    crash = make_crash_without_version("checkpoint", when="2025-01-01T00:00:00Z")
+    newer = make_measured("checkpoint", 100, origin={"measured_at": "2026-01-01T00:00:00Z"})
     assert select_one_version([crash, newer]) == [newer]
 
 
 def test_a_newer_crash_without_a_version_replaces_its_case():
-    right = make_measured("checkpoint", 100)
-    crash = make_crash(when="2027-01-01T00:00:00Z")
-    assert [case.newest for case in select_cases([crash, right])] == [crash]
+    older = make_measured("checkpoint", 100, origin={"measured_at": "2026-01-01T00:00:00Z"})
+    crash = make_crash_without_version("checkpoint", when="2027-01-01T00:00:00Z")
+    assert [case.newest for case in select_cases([crash, older])] == [crash]
 
 
 @pytest.fixture
@@ -130,10 +130,13 @@ def test_the_newest_protocol_counts_on_each_machine(old_cases):
     assert select_current([newer, *old_cases, other_machine]) == [newer, other_machine]
 
 
-def test_a_protocol_without_numbers_hides_none(old_cases):
-    newer = change_provenance(old_cases[0], protocol=2)
-    unsupported = newer.model_copy(update={"status": "unsupported"})
+def test_unsupported_records_of_a_newer_protocol_do_not_hide_older_measurements(old_cases):
+    unsupported = change_provenance(record(status="unsupported"), protocol=2)
     assert select_current([unsupported, *old_cases]) == old_cases
+
+
+def test_unsupported_records_are_selected_where_nothing_was_measured():
+    unsupported = record(status="unsupported")
     assert select_current([unsupported]) == [unsupported]
 
 

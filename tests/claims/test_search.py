@@ -69,7 +69,13 @@ def test_endings_of_a_word_do_not_matter(words):
     assert len(set(map(stem, words))) == 1
 
 
-@pytest.mark.parametrize("typed", ["A100", "量子"])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        pytest.param("A100", id="a GPU, not a claim's id"),
+        pytest.param("量子", id="quantum"),
+    ],
+)
 def test_words_that_no_claim_has_find_nothing(typed):
     with pytest.raises(UnknownClaim, match="none with these words; claims: A1 to "):
         REGISTRY.select([typed])

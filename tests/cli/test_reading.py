@@ -20,7 +20,7 @@ from framebench.records.provenance import describe_hardware, read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
-from tests.fake_records import make_crash, make_measured
+from tests.fake_records import make_crash_without_version, make_measured
 from tests.processes import framebench, make_fake_environment, plain_user, read_json
 from tests.record_files import add_records, append_lines, load_fields, save_fields
 from tests.sample_records import MACHINE, RESULTS
@@ -398,6 +398,6 @@ def test_show_puts_machines_side_by_side(results):
 
 
 def test_show_has_nothing_to_put_side_by_side_without_numbers(results):
-    add_records(results, make_crash())
+    add_records(results, make_crash_without_version("checkpoint"))
     done = framebench("show", "--by-machine", results=results, code=1)
     assert "no record of the named cases has numbers that may be shown" in done.stderr

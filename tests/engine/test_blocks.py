@@ -98,7 +98,7 @@ BFLOAT16_INSTRUCTIONS = "framebench.engine.runner.provenance.list_bfloat16_instr
 
 
 def test_timeout_names_missing_bfloat16_units(fake_worker, results, monkeypatch):
-    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, set)
+    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, Mock(return_value=set()))
     monkeypatch.setenv("FAKE_FAILURE", "amp_bf16: slow, checkpoint: slow")
     with open_run(results) as opened:
         measure([make_group(fake_worker)], opened)
@@ -107,14 +107,21 @@ def test_timeout_names_missing_bfloat16_units(fake_worker, results, monkeypatch)
     assert "bfloat16" not in (records["checkpoint"].reason or "")
 
 
-def test_first_profile_shortens_the_limit_of_slow_bfloat16(monkeypatch):
-    bf16 = replace(CASE, strategy="amp_bf16")
-    first = Options(profile="first", time_limit_s=300)
-    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, set)
-    assert runner.limit_time(bf16, first).time_limit_s == 20
-    assert runner.limit_time(CASE, first) == first
-    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, Mock(return_value={"avx512_bf16"}))
-    assert runner.limit_time(bf16, first) == first
+@pytest.mark.parametrize(
+    ("strategy", "instructions", "limit_s"),
+    [
+        ("amp_bf16", set(), 20),  # the profile's slow_limit_s
+        ("amp_bf16", {"avx512_bf16"}, 300),
+        ("fp32", set(), 300),
+    ],
+)
+def test_first_profile_shortens_the_limit_of_slow_bfloat16(
+    strategy, instructions, limit_s, monkeypatch
+):
+    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, Mock(return_value=instructions))
+    options = Options(profile="first", time_limit_s=300)
+    limited = runner.limit_time(replace(CASE, strategy=strategy), options)
+    assert limited == replace(options, time_limit_s=limit_s)
 
 
 def test_without_rounds_each_block_verifies_and_one_reads_memory(fake_worker, results, event_log):

@@ -17,15 +17,22 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def read_cores(*allowed: int) -> Any:
-    """Return the cores of the step's and the loader's thread, at the first pin and the second."""
+def pin_twice(*allowed: int) -> Any:
+    """Pin a process to the first of its allowed cores, and then to the last.
+
+    Returns the cores of its threads, by name, after each pin.
+    """
     command = [sys.executable, "-m", PROGRAM, *allowed]
     return json.loads(run_process(command).stdout)
 
 
 def test_a_loader_thread_leaves_the_core_of_the_step():
-    assert read_cores(0, 1) == [[[0], [0, 1]], [[1], [0, 1]]]
+    first, second = pin_twice(0, 1)
+    assert first == {"step": [0], "loader": [0, 1]}
+    assert second == {"step": [1], "loader": [0, 1]}
 
 
 def test_a_loader_thread_stays_on_the_cores_of_a_taskset():
-    assert read_cores(1) == [[[1], [1]], [[1], [1]]]
+    first, second = pin_twice(1)
+    assert first == {"step": [1], "loader": [1]}
+    assert second == {"step": [1], "loader": [1]}

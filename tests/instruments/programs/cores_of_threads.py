@@ -17,16 +17,19 @@ def prepare():
         yield (sorted(os.sched_getaffinity(0)),)  # the calling thread's
 
 
+def report_cores(batches):
+    return {"step": sorted(os.sched_getaffinity(0)), "loader": next(batches)}
+
+
 def main(allowed):
     os.sched_setaffinity(0, allowed)
     cores.pin(min(allowed))
     batches = prefetch(prepare(), lambda batch: batch)
-    report = [(sorted(os.sched_getaffinity(0)), next(batches))]
+    first = report_cores(batches)
     cores.pin(max(allowed))
     for _ in range(2):
         next(batches)  # may be prepared before the second pin
-    report.append((sorted(os.sched_getaffinity(0)), next(batches)))
-    print(json.dumps(report))
+    print(json.dumps([first, report_cores(batches)]))
 
 
 main([int(core) for core in sys.argv[1:]])
