@@ -99,7 +99,7 @@ def test_what_a_few_steps_keep_is_named_if_memory_grows_alone():
 def test_a_function_of_the_script_is_asked_for_if_nothing_is_named():
     growth = make_growth(host_malloc=FLAT + 2**20 * (NUMBERS // 12))
     assert "--step-at" not in "".join(table.list_notes(growth))
-    script = growth.model_copy(update={"case": "train.py", "file": "/home/me/train.py"})
+    script = growth.model_copy(update={"case": "train.py", "file": "/there/train.py"})
     assert "--step-at FUNCTION" in "".join(table.list_notes(script))
 
 
