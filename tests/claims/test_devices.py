@@ -8,6 +8,7 @@ import pytest
 
 from framebench.claims.devices import describe_for_device, find_device
 from framebench.claims.ledger import Entry
+from framebench.claims.lines import Line
 from framebench.claims.show import MOST_LINES, make_answer, make_detail, make_list
 from framebench.devices.catalog import UnknownDevice
 from tests.claims.claim_records import add_both, judge_claim, make_claim
@@ -18,10 +19,12 @@ def entry(results) -> Entry:
     """Return a claim that was measured on a GPU, planned for another, and set aside on a CPU."""
     add_both(results, 60)
     found = judge_claim(results, make_claim(transfers_to_gpu=False))
-    on_gpu = replace(found.lines[0], device="gpu", other_machine="nvidia-h200")
+    (line,) = found.lines
+    on_gpu = replace(line, device="gpu", other_machine="nvidia-h200")
     planned = replace(on_gpu, other_machine="", planned=True, value=0.7, low=0.65, high=0.75)
-    on_cpu = replace(found.lines[0], decides=False, set_aside=True, value=1.0, low=1.0, high=1.0)
-    return replace(found, lines=(on_gpu, planned, replace(on_cpu, verdict="no effect")))
+    on_cpu = replace(line, decides=False, set_aside=True, verdict="no effect")
+    on_cpu = replace(on_cpu, value=1.0, low=1.0, high=1.0)
+    return replace(found, lines=(on_gpu, planned, on_cpu))
 
 
 @pytest.mark.parametrize(
@@ -40,21 +43,60 @@ def test_the_answer_is_that_of_the_readers_device(entry, device, answer):
 @pytest.mark.parametrize("device", ["t4-16gb", "tpu"])
 def test_a_gpu_without_a_name_answers_for_no_other(entry, device):
     """Its words in an answer, "measured on this GPU", begin like the names of some devices."""
-    unnamed = replace(entry, lines=(replace(entry.lines[0], other_machine=""),))
+    on_gpu, _, _ = entry.lines
+    unnamed = replace(entry, lines=(replace(on_gpu, other_machine=""),))
     answer = describe_for_device(unnamed, device)
     assert answer == f"On {device}: not known. Measured on this GPU: confirmed, -40.0 %."
 
 
-def test_numbers_of_the_device_that_decide_nothing_are_named_where_none_decides(entry):
-    on_gpu, _, on_cpu = entry.lines
-    bfloat16 = replace(on_cpu, name="torch bfloat16 b4/cpu", set_aside=False, value=0.9)
-    also_shown = replace(bfloat16, low=0.88, high=0.92, verdict="confirmed")
-    claim = replace(entry, lines=(on_gpu, replace(on_gpu, decides=False), also_shown))
-    answer = describe_for_device(claim, "cpu")
-    similar = "torch bfloat16 b4/cpu -10.0 % (-12.0 to -8.0)"
-    assert answer.startswith(f"On cpu: no verdict. Similar there: {similar}. Measured on nvidia")
-    assert make_answer(claim, "cpu").texts["comparison"][1] == also_shown.name
-    assert make_answer(claim).texts["comparison"][1] == on_gpu.name
+def make_line(name: str, *, device: str, decides: bool, value: float) -> Line:
+    """Return a line that confirms a claim by the ratio of two peaks; `gpu` is an H200."""
+    return Line(
+        id=name,
+        name=name,
+        measurement=name,
+        decides=decides,
+        verdict="confirmed",
+        form="change",
+        metric="Ratio of peak",
+        null=1.0,
+        value=value,
+        low=value - 0.02,
+        high=value + 0.02,
+        device=device,
+        other_machine="nvidia-h200" if device == "gpu" else "",
+    )
+
+
+@pytest.fixture
+def decided_on_gpu(entry) -> Entry:
+    """Return a claim about float16 that a GPU decides; bfloat16 is shown on a GPU and a CPU."""
+    lines = (
+        make_line("float16/gpu", device="gpu", decides=True, value=0.6),
+        make_line("bfloat16/gpu", device="gpu", decides=False, value=0.7),
+        make_line("bfloat16/cpu", device="cpu", decides=False, value=0.9),
+    )
+    return replace(entry, lines=lines)
+
+
+def test_undecided_lines_of_the_readers_device_are_listed_as_similar(decided_on_gpu):
+    assert describe_for_device(decided_on_gpu, "cpu") == (
+        "On cpu: no verdict. Similar there: bfloat16/cpu -10.0 % (-12.0 to -8.0). "
+        "Measured on nvidia-h200: confirmed, -40.0 % (-42.0 to -38.0)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "names"),
+    [
+        ("cpu", ["float16/gpu", "bfloat16/cpu", "bfloat16/gpu"]),
+        ("", ["float16/gpu", "bfloat16/gpu", "bfloat16/cpu"]),
+    ],
+)
+def test_undecided_rows_of_the_readers_device_follow_those_behind_the_verdict(
+    device, names, decided_on_gpu
+):
+    assert make_answer(decided_on_gpu, device).texts["comparison"] == names
 
 
 def test_measured_and_planned_numbers_never_share_a_cell(entry):
@@ -77,8 +119,8 @@ def test_the_rows_of_the_readers_device_decide_and_come_first(entry, device, num
 
 
 def test_a_table_without_plans_has_no_column_of_plans(entry):
-    measured = replace(entry, lines=(entry.lines[0],))
-    assert "planned" not in make_answer(measured).head
+    on_gpu, _, _ = entry.lines
+    assert "planned" not in make_answer(replace(entry, lines=(on_gpu,))).head
 
 
 def test_a_result_that_holds_everywhere_answers_for_every_device(entry):
@@ -99,35 +141,49 @@ def test_devices_are_found_by_their_beginning():
         find_device("a1000")
 
 
+PREDICT = (
+    "Predict it for a100: framebench predict 'transformer/torch/train/{fp32,compile}/b4/tiny' "
+    "--device a100-40gb"
+)
+
+
 def test_a_device_without_an_answer_gets_the_command_that_predicts_it(entry):
-    case = "transformer/torch/train/{fp32,compile}/b4/tiny"
-    command = f"Predict it for a100: framebench predict '{case}' --device a100-40gb"
-    assert make_answer(entry, "a100").title.splitlines()[-1] == command
-    with_options = make_answer(entry, "a100", " --results mine")
-    assert with_options.title.splitlines()[-1] == f"{command} --results mine"
-    assert " --all --results mine" in with_options.caption
-    of_size = make_answer(entry, "a100", " --results mine", " --size tiny")
-    assert of_size.title == with_options.title, "predict takes no --size"
-    assert " --all --size tiny --results mine" in of_size.caption
-    without_plan = replace(entry, lines=entry.lines[:1])
-    also_shown = replace(
-        entry, lines=tuple(replace(line, decides=not line.planned) for line in entry.lines)
-    )
-    answered = [make_answer(entry, device) for device in ("h100-80gb", "cpu", "")]
-    undecided = [make_answer(claim, "a100") for claim in (without_plan, also_shown)]
-    for answer in (*answered, *undecided):
-        assert "Predict it" not in answer.title
+    assert make_answer(entry, "a100").title.splitlines()[-1] == PREDICT
+
+
+def test_suggested_commands_repeat_the_options_that_they_take(entry):
+    answer = make_answer(entry, "a100", options=" --results mine", choices=" --size tiny")
+    assert answer.title.splitlines()[-1] == f"{PREDICT} --results mine", "it takes no --size"
+    assert " --all --size tiny --results mine" in answer.caption
+
+
+@pytest.mark.parametrize("device", ["h100-80gb", "cpu", pytest.param("", id="no device")])
+def test_a_prediction_is_suggested_only_for_a_device_without_an_answer(entry, device):
+    assert "Predict it" not in make_answer(entry, device).title
+
+
+def test_a_prediction_is_suggested_only_where_a_plan_would_decide(entry):
+    on_gpu, planned, on_cpu = entry.lines
+    without_plan = replace(entry, lines=(on_gpu,))
+    assert "Predict it" not in make_answer(without_plan, "a100").title
+    undecided_plan = replace(entry, lines=(on_gpu, replace(planned, decides=False), on_cpu))
+    assert "Predict it" not in make_answer(undecided_plan, "a100").title
 
 
 def test_an_answer_stands_under_the_gpu_whose_number_it_is(entry):
-    answer = make_answer(entry, "a100")
-    assert answer.machine == "m, nvidia-h200"
-    assert "Claimed: less (peak, compiled / eager)." in answer.title.splitlines()[0]
-    assert make_answer(replace(entry, lines=entry.lines[1:])).machine == "m"
+    assert make_answer(entry, "a100").machine == "m, nvidia-h200"
+    _, planned, on_cpu = entry.lines
+    assert make_answer(replace(entry, lines=(planned, on_cpu))).machine == "m"
+
+
+def test_an_answer_begins_with_what_is_claimed_of_which_numbers(entry):
+    first_line, *_ = make_answer(entry, "a100").title.splitlines()
+    assert "Claimed: less (peak, compiled / eager)." in first_line
 
 
 def test_an_answer_is_the_verdict_and_at_most_six_lines(entry):
-    answer = make_answer(replace(entry, lines=entry.lines[:1] * 9))
+    on_gpu, _, _ = entry.lines
+    answer = make_answer(replace(entry, lines=(on_gpu,) * 9))
     assert answer.title.startswith("Confirmed")
-    assert len(answer.rows) == MOST_LINES
+    assert len(answer.rows) == MOST_LINES == 6
     assert "3 more lines" in answer.caption
