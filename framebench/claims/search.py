@@ -71,7 +71,9 @@ def list_stems(text: str) -> list[str]:
 class Synonym(NamedTuple):
     """A word, or several, that name a concept."""
 
-    searched: str  # what a text that has it contains: stems between blanks, or Chinese characters
+    # what a text that has it contains: Chinese characters, or stems; blanks around the stems let
+    # them match whole stems alone
+    searched: str
     concept: str
     terms: list[str]  # that it consists of
 
@@ -83,10 +85,12 @@ def read_synonyms(file: Path) -> list[Synonym]:
     for concept, words in tomllib.loads(file.read_text(encoding="utf-8")).items():
         for word in words:
             if HAN.search(word):
-                synonyms.append(Synonym(word, concept, list_pairs(word)))
-                continue
-            stems = list_stems(word)
-            synonyms.append(Synonym(f" {' '.join(stems)} ", concept, stems))
+                searched = word
+                terms = list_pairs(word)
+            else:
+                terms = list_stems(word)
+                searched = f" {' '.join(terms)} "
+            synonyms.append(Synonym(searched=searched, concept=concept, terms=terms))
     return synonyms
 
 

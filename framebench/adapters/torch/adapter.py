@@ -427,9 +427,10 @@ class TorchAdapter(Adapter):
 
     def loss(self) -> float:
         with torch.no_grad():
-            loss = self.output
-            if self.case.scenario == "eval":
+            if self.case.scenario == "eval":  # the output is the logits
                 loss = self.model_module.loss(self.output, self.find_target(self.inputs))
+            else:  # the step has computed the loss
+                loss = self.output
             return self.readings.mean_of_ranks(loss).item()
 
     def logits(self) -> np.ndarray:
@@ -499,10 +500,10 @@ class TorchAdapter(Adapter):
             lasting = list_all_tensors() if self.is_user_model else self.lasting_tensors()
             return StepCounter(self.models_in_memory, blocks, lasting)
         if not self.readings.counts_passes:
-            return Profiled(model=None, blocks=len(blocks))
+            return Profiled(model=None, block_count=len(blocks))
         if isinstance(self.recipe.forward, nn.Module):
-            return Profiled(self.recipe.forward, blocks=len(blocks))
-        return Profiled(self.model, blocks=len(blocks), called=blocks)
+            return Profiled(self.recipe.forward, block_count=len(blocks))
+        return Profiled(self.model, block_count=len(blocks), hooked_blocks=blocks)
 
     def observe(self) -> Evidence:
         observer = self.make_observer()

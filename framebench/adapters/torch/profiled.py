@@ -41,17 +41,18 @@ class Profiled:
     Args:
         model: The module that the step calls for a forward pass, compiled or not. Without it
             passes cannot be told apart.
-        blocks: How many blocks the model has.
-        called: The blocks that are called one by one, if the model is not compiled.
+        block_count: How many blocks the model has.
+        hooked_blocks: The blocks whose executions are counted. They are none if the model is
+            compiled as a whole, since its blocks are then not called one by one.
     """
 
     def __init__(
-        self, model: nn.Module | None, blocks: int, called: Iterable[nn.Module] = ()
+        self, model: nn.Module | None, block_count: int, hooked_blocks: Iterable[nn.Module] = ()
     ) -> None:
-        """Start all counts at zero."""
+        """Keep what to hook into when the context begins."""
         self.model = model
-        self.blocks = blocks
-        self.called = list(called)
+        self.block_count = block_count
+        self.hooked_blocks = list(hooked_blocks)
         self.passes = 0
         self.samples_per_pass = 0
         self.block_runs = 0
@@ -65,7 +66,7 @@ class Profiled:
         if self.model is not None:
             enter(self.model.register_forward_pre_hook(self.before_pass, with_kwargs=True))
             enter(self.model.register_forward_hook(self.after_pass))
-        for block in self.called:
+        for block in self.hooked_blocks:
             enter(block.register_forward_pre_hook(self.before_block))
         return self
 
@@ -102,8 +103,8 @@ class Profiled:
         aten_operators = self.list_events("aten::")
         operators_in_graphs = count_within(aten_operators, GRAPH)
         return {
-            "blocks": self.blocks,
-            "block_runs": self.block_runs if self.called else None,
+            "blocks": self.block_count,
+            "block_runs": self.block_runs if self.hooked_blocks else None,
             "saved_tensors": None,
             "forward_passes": self.passes if has_passes else None,
             "samples_per_pass": self.samples_per_pass if has_passes else None,
@@ -158,7 +159,7 @@ class MatmulPlaces:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        """Start all counts at zero."""
+        """Name the modules for the places, and start all counts at zero."""
         self.names = {module: name for name, module in model.named_modules()}
         self.running: list[record_function] = []  # a mark of each module, the innermost one last
         self.dtypes: Counter[str] = Counter()  # of all matmuls that are counted

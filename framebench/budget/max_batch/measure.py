@@ -43,26 +43,26 @@ OUTCOMES = {"fits": "fits", "memory": "does not fit", "failed": "failed"}  # of 
 
 @dataclass
 class BatchSearch:
-    """A search by doubling and then bisection, among the multiples of `unit` up to `most`.
+    """A search by doubling and then bisection, among multiples of `unit` up to `largest_allowed`.
 
     It ends with the largest batch that was seen to fit and the smallest that was seen to fail.
     """
 
     probe: Callable[[int], Probe]
     unit: int = 1
-    most: int = LARGEST_BATCH
+    largest_allowed: int = LARGEST_BATCH
     minutes: float = math.inf  # after which no other batch is tried
     probes: list[Probe] = field(default_factory=list)
-    fits: int = 0  # the largest batch that fits; 0 if none was seen
-    fails: int = 0  # the smallest batch that does not; 0 if none was seen
+    largest_fitting: int | None = None  # batch that was seen to fit
+    smallest_failing: int | None = None  # batch that was seen to need too much memory
     stopped: Probe | None = None  # it failed, but not for memory
     ended_early: bool = False  # only because time was over
 
     def run(self) -> BatchSearch:
         """Search until the two batches are neighbours, a probe fails, or time is over."""
         deadline = time.monotonic() + 60 * self.minutes
-        batch = self.unit if self.unit <= self.most else 0
-        while batch and not self.stopped:
+        batch = self.unit if self.unit <= self.largest_allowed else None
+        while batch is not None and not self.stopped:
             # one batch is tried in any case
             if self.probes and time.monotonic() > deadline:
                 self.ended_early = True
@@ -76,20 +76,21 @@ class BatchSearch:
         probe = self.probe(batch)
         self.probes.append(probe)
         if probe.outcome == "fits":
-            self.fits = batch
+            self.largest_fitting = batch
         elif probe.outcome == "memory":
-            self.fails = batch
+            self.smallest_failing = batch
         else:
             self.stopped = probe
 
-    def choose_batch(self) -> int:
-        """Return the next batch to try, or 0 where nothing is left to try."""
-        if not self.fails:  # doubled, the last step to the largest batch that is allowed
-            most = self.most // self.unit * self.unit
-            return min(2 * self.fits, most) if self.fits < most else 0
-        if self.fails - self.fits <= self.unit:  # neighbours
-            return 0
-        return (self.fits + self.fails) // 2 // self.unit * self.unit
+    def choose_batch(self) -> int | None:
+        """Return the next batch to try, or None where nothing is left to try."""
+        fitting = self.largest_fitting or 0
+        if self.smallest_failing is None:  # doubled, the last step to the largest that is allowed
+            largest = self.largest_allowed // self.unit * self.unit
+            return min(2 * fitting, largest) if fitting < largest else None
+        if self.smallest_failing - fitting <= self.unit:  # neighbours
+            return None
+        return (fitting + self.smallest_failing) // 2 // self.unit * self.unit
 
 
 @dataclass
@@ -112,13 +113,16 @@ class Prober:
         def show_phase(phase: str) -> None:
             self.progress(f"{case.id}: {phase}")
 
-        order = ProbeOrder("fit", case.id, limit)
+        order = ProbeOrder(task="fit", case=case.id, budget=limit)
         outcome = run_order(order, self.environment, self.options, show_phase)
         fields = outcome.answer
         if "device" in fields:  # where it ran is part of the record
             core = self.options.adapt_to(self.environment).choose_core()
             self.origin = Origin(
-                fields["versions"], fields["device"], platform.python_version(), core
+                versions=fields["versions"],
+                device=fields["device"],
+                python=platform.python_version(),
+                core=core,
             )
         reason = find_first_line(outcome.reason or "")
         # without a limit the machine's own memory may run out
@@ -183,7 +187,7 @@ def search_largest_batch(
         progress(f"{replace(case, batch=batch).id}: {OUTCOMES[probe.outcome]}")
         return probe
 
-    search = BatchSearch(probe_batch, unit=case.batch, most=most, minutes=minutes)
+    search = BatchSearch(probe_batch, unit=case.batch, largest_allowed=most, minutes=minutes)
     confirmation = None
     interrupt: BaseException | None = None
     status: Status
@@ -193,9 +197,9 @@ def search_largest_batch(
     else:
         try:
             search.run()
-            if search.fails and not search.stopped and not search.ended_early:
+            if search.smallest_failing and not search.stopped and not search.ended_early:
                 # if the batch fails without a limit too, memory is not the reason
-                confirmation = prober.probe(search.fails, limit=None)
+                confirmation = prober.probe(search.smallest_failing, limit=None)
             status, answer = conclude(search, confirmation, budget)
         except (KeyboardInterrupt, OSError) as error:  # OSError: such as of a full disk
             if not search.probes:
@@ -208,7 +212,7 @@ def search_largest_batch(
         budget_bytes=budget,
         status=status,
         answer=answer,
-        largest=search.fits or None,
+        largest=search.largest_fitting,
         probes=search.probes,
         confirmation=confirmation,
         provenance=make_provenance(context, prober.origin, prober.origin is not None),
@@ -225,8 +229,12 @@ def describe_bounds(search: BatchSearch) -> str:
 
     A batch that was not seen is left out.
     """
-    bounds = f"; {search.fits} fits" if search.fits else ""
-    return f"{bounds}; {search.fails} does not fit" if search.fails else bounds
+    bounds = ""
+    if search.largest_fitting:
+        bounds += f"; {search.largest_fitting} fits"
+    if search.smallest_failing:
+        bounds += f"; {search.smallest_failing} does not fit"
+    return bounds
 
 
 def find_saved(case: Case, budget: int, most: int, results: Path) -> Fit | None:
@@ -263,20 +271,22 @@ def conclude(search: BatchSearch, confirmation: Probe | None, budget: int) -> tu
         answer = f"stopped after {search.minutes:g} minutes{bounds}; --minutes goes on longer"
         return "stopped", answer
     if not search.probes:
-        answer = f"--max-batch {search.most} is below the smallest batch, {search.unit}"
+        answer = f"--max-batch {search.largest_allowed} is below the smallest batch, {search.unit}"
         return "stopped", answer
-    if not search.fails:
-        answer = f"batch {search.fits} fits, and no larger one was allowed"
-        return "open", f"{answer} (--max-batch {search.most})"
+    if search.smallest_failing is None:
+        answer = f"batch {search.largest_fitting} fits, and no larger one was allowed"
+        return "open", f"{answer} (--max-batch {search.largest_allowed})"
     if confirmation and confirmation.outcome == "failed":
-        answer = f"batch {search.fails} fails without a limit too ({confirmation.reason})"
+        why = confirmation.reason
+        answer = f"batch {search.smallest_failing} fails without a limit too ({why})"
         return "stopped", f"{answer}: it is not the memory"
     reasons = {probe.batch: probe.reason for probe in search.probes}
     needs = describe_need(confirmation, budget)
-    failure = f"{search.fails} fails: {reasons[search.fails]}; it {needs}"
-    if not search.fits:
+    failing = search.smallest_failing
+    failure = f"{failing} fails: {reasons[failing]}; it {needs}"
+    if search.largest_fitting is None:
         return "none", f"none: batch {failure}"
-    return "found", f"largest batch that fits: {search.fits} ({failure})"
+    return "found", f"largest batch that fits: {search.largest_fitting} ({failure})"
 
 
 def describe_need(confirmation: Probe | None, budget: int) -> str:

@@ -55,13 +55,12 @@ def probe_up_to(largest: int) -> Callable[[int], Probe]:
 
 @given(st.integers(0, 5000), st.integers(1, 8), st.integers(1, 4096))
 def test_the_search_finds_any_threshold(threshold, unit, most):
-    search = BatchSearch(probe_up_to(threshold), unit, most).run()
+    search = BatchSearch(probe_up_to(threshold), unit, largest_allowed=most).run()
 
     largest = most // unit * unit  # batches are multiples of `unit`
-    fitting = threshold // unit * unit
-    assert search.fits == min(fitting, largest)
-    first_that_fails = 0 if search.fits == largest else search.fits + unit
-    assert search.fails == first_that_fails  # 0: none fails
+    fitting = min(threshold // unit * unit, largest)
+    assert search.largest_fitting == (fitting or None)
+    assert search.smallest_failing == (None if fitting == largest else fitting + unit)
 
     tried = [probe.batch for probe in search.probes]
     assert len(tried) == len(set(tried)), "each batch once"
@@ -85,15 +84,18 @@ def test_the_search_ends_whatever_the_probes_say(outcomes, unit):
         outcome = outcomes.get(batch, "memory")
         return Probe(batch=batch, outcome=outcome, reason="planted")
 
-    search = BatchSearch(probe, unit, 256).run()
+    search = BatchSearch(probe, unit, largest_allowed=256).run()
 
     probed = {probe.batch: probe.outcome for probe in search.probes}
     assert len(probed) <= 20
-    assert probed.get(search.fits, "fits") == "fits"
-    assert probed.get(search.fails, "memory") == "memory"
+    assert probed.get(search.largest_fitting, "fits") == "fits"
+    assert probed.get(search.smallest_failing, "memory") == "memory"
     assert (search.stopped is not None) == ("failed" in probed.values())
     if search.stopped is None:
-        assert search.fails - search.fits == unit or (search.fails, search.fits) == (0, 256)
+        if search.smallest_failing is None:
+            assert search.largest_fitting == 256
+        else:
+            assert search.smallest_failing - (search.largest_fitting or 0) == unit
 
 
 @pytest.mark.parametrize(("threshold", "is_left_open"), [(64, True), (0, False)])
