@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,29 +26,24 @@ from tests.callbacks import ignore
 from tests.fake_records import provenance, record
 from tests.record_files import add_records, list_files
 
-VARIANTS = [
-    Variant(Case("transformer", "torch", "train", name, 4, "tiny"), CONTROL)
-    for name in ("fp32", "compile", "checkpoint", "amp_bf16", "keep_grads")
-]
+
+def make_variants(*strategies: str) -> list[Variant]:
+    """Return variants of the Transformer with these strategies."""
+    cases = [Case("transformer", "torch", "train", name, 4, "tiny") for name in strategies]
+    return [Variant(case, CONTROL) for case in cases]
 
 
-@pytest.mark.parametrize(
-    ("without_times", "seconds", "last"),
-    [
-        (False, None, ["table of 4"]),  # what compiles is in the blocks that follow
-        (False, 60, []),
-        (True, None, ["table of 4", "block of compile"]),
-        (True, 60, []),
-    ],
-)
-def test_eager_strategies_are_shown_before_compiled_ones_if_there_is_time_for_these(
-    without_times, seconds, last, monkeypatch
-):
-    """Two are looked at together, as there are two cores. What compiles takes 100 s."""
+def list_names(variants: Iterable[Variant]) -> str:
+    return ", ".join(variant.case.strategy for variant in variants)
+
+
+@pytest.fixture
+def take_recorded_look(monkeypatch) -> Callable[..., list[str]]:
+    """Return a function that takes a first look by stand-ins and returns what they did, in order.
+
+    They look at two strategies together, as there are two cores. What compiles should take 100 s.
+    """
     events = []
-
-    def list_names(variants: Any) -> str:
-        return ", ".join(variant.case.strategy for variant in variants)
 
     def run_side_by_side(variants: list[Variant], run: Any) -> list[Variant]:
         events.append(list_names(variants))
@@ -58,25 +53,53 @@ def test_eager_strategies_are_shown_before_compiled_ones_if_there_is_time_for_th
         assert not run.options.rounds
         events.append(f"block of {list_names(group.always)}")
 
+    def get_records(variant: Variant) -> list[Variant]:
+        return [variant] if f"block of {variant.case.strategy}" in events else []
+
     def show(records: list[Any]) -> None:
         events.append(f"table of {len(records)}")
 
-    run = SimpleNamespace(
-        options=Options(),
-        without_times=without_times,
-        get_records=lambda variant: (
-            [variant] if f"block of {variant.case.strategy}" in events else []
-        ),
-    )
+    def estimate_block(cases: list[Case]) -> float:
+        return 100.0 * sum(case.strategy_spec.compiles for case in cases)
+
+    def take_look(
+        *strategies: str, without_times: bool, seconds_left: float | None = None
+    ) -> list[str]:
+        run = SimpleNamespace(
+            options=Options(), without_times=without_times, get_records=get_records
+        )
+        end = None if seconds_left is None else time.monotonic() + seconds_left
+        deadline = Deadline(end, SimpleNamespace(estimate_block=estimate_block))
+        look.take_first_look(make_variants(*strategies), run, 2**20, show, deadline)
+        return events
+
     monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
     monkeypatch.setattr(look.blocks, "measure_group", measure_group)
     monkeypatch.setattr(Options, "list_cores", Mock(return_value=(1, 0)))
-    moment = None if seconds is None else time.monotonic() + seconds
-    progress = SimpleNamespace(
-        estimate_block=lambda cases: 100 * sum(case.strategy_spec.compiles for case in cases)
-    )
-    look.take_first_look(VARIANTS, run, 2**20, show, Deadline(moment, progress))
+    return take_look
+
+
+@pytest.mark.parametrize(
+    ("without_times", "last"),
+    [
+        (False, ["table of 4"]),  # what compiles is in the blocks that follow
+        (True, ["table of 4", "block of compile"]),
+    ],
+)
+def test_eager_strategies_are_shown_before_compiled_ones(without_times, last, take_recorded_look):
+    strategies = ("fp32", "compile", "checkpoint", "amp_bf16", "keep_grads")
+    events = take_recorded_look(*strategies, without_times=without_times)
     assert events == ["fp32, checkpoint", "amp_bf16, keep_grads", *last]
+
+
+@pytest.mark.parametrize("without_times", [False, True])
+def test_a_first_look_ends_with_the_eager_strategies_if_no_time_is_left(
+    without_times, take_recorded_look
+):
+    """The table is shown at the end of the command, and so not here."""
+    strategies = ("fp32", "compile", "checkpoint")
+    events = take_recorded_look(*strategies, without_times=without_times, seconds_left=60)
+    assert events == ["fp32, checkpoint"]
 
 
 @pytest.mark.slow
@@ -108,49 +131,47 @@ def write_record(variant: Variant, run: Any, **fields: Any) -> None:
     run.write(record(variant.case, provenance=origin, **fields), variant)
 
 
-def measure_some(
+def try_strategies(
     monkeypatch: pytest.MonkeyPatch,
     results: Path,
     first_look: Callable[..., None],
+    *strategies: str,
     sources: str = "",
-    variants: list[Variant] = VARIANTS[:2],
     limit_s: float | None = None,
     **listeners: Any,
 ) -> TrialOutcome:
-    """Measure strategies of a file by a stand-in of the first look."""
-    cases = [variant.case for variant in variants]
+    """Try strategies on a file of these sources by a first look; `offload` is always left out."""
+    cases = [variant.case for variant in make_variants(*strategies)]
+    left_out = {"offload": "needs a GPU"}
     survey = {"facts": {"sources": sources}, "held": 0}
     monkeypatch.setattr(session, "take_first_look", first_look)
-    monkeypatch.setattr(session.trial, "list_cases", Mock(return_value=(cases, {"compile": "why"})))
+    monkeypatch.setattr(session.trial, "list_cases", Mock(return_value=(cases, left_out)))
     monkeypatch.setattr(session, "survey_baseline", Mock(return_value=survey))
     model = SimpleNamespace(file=Path("mymodel.py"), scenario="train", batch=4)
     plan = TrialPlan(None, Options(rounds=0), blocks=1, seconds=0, limit_s=limit_s)
     return measure_strategies(model, plan, results, CONTROL, **listeners)
 
 
-@pytest.mark.parametrize(
-    ("minutes", "looked_at", "left"),
-    [
-        (None, ["fp32", "checkpoint", "amp_bf16", "keep_grads"], []),
-        (100, ["fp32", "checkpoint", "amp_bf16", "keep_grads"], []),
-        (3.5, ["fp32", "checkpoint"], ["amp_bf16", "keep_grads"]),
-        (0, ["fp32"], ["checkpoint", "amp_bf16", "keep_grads"]),  # the baseline in any case
-    ],
-)
-def test_a_try_ends_in_its_minutes_and_goes_on_by_the_same_command(
-    minutes, looked_at, left, monkeypatch, tmp_path
-):
-    """A case takes 100 s by a clock of the test, where its survey took no second."""
-    clock = [0.0]
-    looks = []
+class FakeClock:
+    """A clock that goes on by 10 ms whenever it is read."""
 
-    def read_clock() -> float:
-        clock[0] += 0.01
-        return clock[0]
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def read(self) -> float:
+        self.seconds += 0.01
+        return self.seconds
+
+
+@pytest.fixture
+def looks(monkeypatch) -> list[str]:
+    """Return a list that gets the strategies that are looked at, each for 100 s of a fake clock."""
+    clock = FakeClock()
+    looks = []
 
     def run_side_by_side(variants: list[Variant], run: Any) -> list[Record]:
         for variant in variants:
-            clock[0] += 100.0
+            clock.seconds += 100
             looks.append(variant.case.strategy)
             write_record(variant, run, spent_s={"total": 100.0})
         return [run.get_records(variant)[-1] for variant in variants]
@@ -158,21 +179,42 @@ def test_a_try_ends_in_its_minutes_and_goes_on_by_the_same_command(
     monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
     monkeypatch.setattr(look, "runs_in_one_process", Mock(return_value=True))
     monkeypatch.setattr(Options, "list_cores", Mock(return_value=(1,)))
-    monkeypatch.setattr(time, "monotonic", read_clock)
-    limit_s = None if minutes is None else 60 * minutes
-    eager = [variant for variant in VARIANTS if not variant.case.strategy_spec.compiles]
-    measure_four = partial(measure_some, monkeypatch, tmp_path, look.take_first_look)
-    first = measure_four(variants=eager, limit_s=limit_s)
+    monkeypatch.setattr(time, "monotonic", clock.read)
+    return looks
+
+
+@pytest.fixture
+def try_four(looks, monkeypatch, tmp_path) -> Callable[..., TrialOutcome]:
+    """Return a function that tries four eager strategies, within `limit_s`."""
+    four = ("fp32", "checkpoint", "amp_bf16", "keep_grads")
+    return partial(try_strategies, monkeypatch, tmp_path, look.take_first_look, *four)
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "looked_at", "left"),
+    [
+        (None, ["fp32", "checkpoint", "amp_bf16", "keep_grads"], []),
+        (6000, ["fp32", "checkpoint", "amp_bf16", "keep_grads"], []),
+        (210, ["fp32", "checkpoint"], ["amp_bf16", "keep_grads"]),
+        (0, ["fp32"], ["checkpoint", "amp_bf16", "keep_grads"]),  # the baseline in any case
+    ],
+)
+def test_a_try_looks_at_strategies_within_its_time_limit(limit_s, looked_at, left, looks, try_four):
+    outcome = try_four(limit_s=limit_s)
     assert looks == looked_at
-    assert [name for name, why in first.left_out.items() if why == NO_TIME] == left
-    assert first.is_complete == (not left)
-    if left:
-        measure_four(variants=eager, limit_s=0)  # one more in any case
-        assert looks == [*looked_at, left[0]]
-        rest = measure_four(variants=eager)
-        assert looks == [*looked_at, *left]
-        assert rest.session.id == first.session.id
-        assert rest.is_complete
+    assert [name for name, why in outcome.left_out.items() if why == NO_TIME] == left
+    assert outcome.is_complete == (not left)
+
+
+def test_a_try_whose_time_was_over_goes_on_by_the_same_command(looks, try_four):
+    first = try_four(limit_s=210)
+    assert looks == ["fp32", "checkpoint"]
+    try_four(limit_s=0)  # looks at one in any case
+    assert looks == ["fp32", "checkpoint", "amp_bf16"]
+    last = try_four(limit_s=None)
+    assert looks == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
+    assert last.session.id == first.session.id
+    assert last.is_complete
 
 
 def test_what_is_left_is_named_with_the_command_that_goes_on(monkeypatch):
@@ -197,46 +239,40 @@ def test_an_interrupted_first_look_is_shown(measured, monkeypatch, tmp_path):
         shown.append([*(found.case for found in records), *left_out])
 
     with pytest.raises(KeyboardInterrupt):
-        measure_some(monkeypatch, tmp_path, interrupt, show_interrupted=show)
-    expected = [[VARIANTS[0].case.id, "compile"]] if measured else []
-    assert shown == expected
+        try_strategies(monkeypatch, tmp_path, interrupt, "fp32", "compile", show_interrupted=show)
+    assert shown == ([["transformer/torch/train/fp32/b4/tiny", "offload"]] if measured else [])
 
 
 @pytest.mark.parametrize(
-    ("sources", "left"),
+    ("sources", "looked_at"),
     [
         ("as before", ["compile"]),
         ("changed", ["fp32", "compile"]),
     ],
 )
 def test_an_interrupted_try_goes_on_unless_the_file_was_changed(
-    sources, left, monkeypatch, tmp_path
+    sources, looked_at, looks, monkeypatch, tmp_path
 ):
-    looked_at = []
-
     def interrupt(variants: list[Variant], run: Any, *_: Any) -> None:
-        write_record(variants[0], run)
+        fp32, _ = variants
+        write_record(fp32, run)
         raise KeyboardInterrupt
 
-    def go_on(variants: list[Variant], run: Any, *_: Any) -> None:
-        look.look_at(variants, run, baseline_bytes=0)
-
-    def run_side_by_side(variants: list[Variant], run: Any) -> list[Any]:
-        looked_at.extend(variant.case.strategy for variant in variants)
-        for variant in variants:
-            write_record(variant, run)
-        return []
-
-    monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
-    monkeypatch.setattr(look, "runs_in_one_process", Mock(return_value=True))
+    strategies = ("fp32", "compile")
     with pytest.raises(KeyboardInterrupt):
-        measure_some(monkeypatch, tmp_path, interrupt, "as before")
-    outcome = measure_some(monkeypatch, tmp_path, go_on, sources)
-    assert looked_at == left
+        try_strategies(monkeypatch, tmp_path, interrupt, *strategies, sources="as before")
+    outcome = try_strategies(
+        monkeypatch, tmp_path, look.take_first_look, *strategies, sources=sources
+    )
+    assert looks == looked_at
     assert [found.parsed.strategy for found in outcome.records] == ["fp32", "compile"]
-    outcome.session.close(tmp_path)
-    measure_some(monkeypatch, tmp_path, go_on, sources)
-    assert looked_at == [*left, "fp32", "compile"], "what came to its end is measured anew"
+
+
+def test_a_try_that_came_to_its_end_is_measured_anew(looks, try_four, tmp_path):
+    try_four().session.close(tmp_path)
+    looks.clear()
+    try_four()
+    assert looks == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
 
 
 def test_what_is_kept_is_named_also_if_the_clock_was_set_back(tmp_path):
