@@ -58,12 +58,15 @@ class GrowingCache:
 
     def extend(self, layer: int, start: int, new: KeysAndValues) -> KeysAndValues:
         """Add keys and values of the tokens from `start` on; return all that the layer has."""
-        if start and self.layers[layer]:
+        if start == 0:  # another sequence begins
+            self.layers[layer] = ()
+        extended = new
+        if self.layers[layer]:
             keys, values = self.layers[layer]
             new_keys, new_values = new
-            new = self.join(keys, new_keys), self.join(values, new_values)
-        self.layers[layer] = new
-        return new
+            extended = self.join(keys, new_keys), self.join(values, new_values)
+        self.layers[layer] = extended
+        return extended
 
     def rewind(self, prompt: int) -> None:
         """Forget all tokens after the first `prompt` ones."""

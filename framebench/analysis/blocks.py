@@ -79,8 +79,8 @@ def compare_in_block(base: RecordBase, candidate: RecordBase) -> float | None:
 
 def compute_log_ratios(base: Iterable[RecordBase], candidate: Iterable[RecordBase]) -> list[float]:
     """Return the log ratio of step times, candidate over base, of each block with both sides."""
-    logs = [compare_in_block(one, other) for one, other in match_blocks(base, candidate)]
-    return [log for log in logs if log is not None]
+    ratios = [compare_in_block(one, other) for one, other in match_blocks(base, candidate)]
+    return [log_ratio for log_ratio in ratios if log_ratio is not None]
 
 
 class Blocks:
@@ -98,41 +98,41 @@ class Blocks:
     @cached_property
     def pairs(self) -> dict[ProcessPair, list[float]]:
         """Return the log ratios by block of all pairs."""
-        logs: dict[ProcessPair, list[float]] = defaultdict(list)
+        log_ratios: dict[ProcessPair, list[float]] = defaultdict(list)
         for members in group_by_block(self.records).values():
-            for pair, log in compare_with_anchors(members).items():
-                logs[pair].append(log)
-        return logs
+            for pair, log_ratio in compare_with_anchors(members).items():
+                log_ratios[pair].append(log_ratio)
+        return log_ratios
 
     @cached_property
-    def spreads(self) -> list[tuple[set[VariantKey], Pool]]:
+    def spread_of_pairs(self) -> list[tuple[set[VariantKey], Pool]]:
         """Return the two variants of each pair, and how much their blocks differ.
 
-        Every ratio of a machine is moderated by the same pairs.
+        `compare` pools those of a machine.
         """
-        spreads = []
-        for processes, logs in self.pairs.items():
-            if len(logs) > 1:  # a single block does not differ from any
-                variants = {variant for variant, _number in processes}
-                spreads.append((variants, measure_spread(logs)))
-        return spreads
+        spread_of_pairs = []
+        for pair, log_ratios in self.pairs.items():
+            if len(log_ratios) > 1:  # a single block does not differ from any
+                variants = {variant for variant, _number in pair}
+                spread_of_pairs.append((variants, measure_spread(log_ratios)))
+        return spread_of_pairs
 
     def compare(self, base: Sequence[RecordBase], candidate: Sequence[RecordBase]) -> Ratio | None:
         """Return the step time of `candidate` over that of `base`, or None if they share no block.
 
         Each side is the records of one variant.
         """
-        logs = compute_log_ratios(base, candidate)
-        if not logs:
+        log_ratios = compute_log_ratios(base, candidate)
+        if not log_ratios:
             return None
         compared = {get_variant(base[0]), get_variant(candidate[0])}
         machine = base[0].provenance.machine
         others = []
-        for variants, spread in self.spreads:
+        for variants, spread in self.spread_of_pairs:
             is_of_machine = all(variant[0] == machine for variant in variants)
             if is_of_machine and variants != compared:
                 others.append(spread)
-        return compare_blocks(logs, pool_spreads(others))
+        return compare_blocks(log_ratios, pool_spreads(others))
 
     def compare_cases(self, base: str, candidate: str) -> Ratio | None:
         """Return the step time of the case `candidate` over that of the case `base`, by their ids.
@@ -148,21 +148,21 @@ class Blocks:
 
 def compare_with_anchors(members: Sequence[RecordBase]) -> dict[ProcessPair, float]:
     """Return the log ratio of each process of a block to its anchor."""
-    logs: dict[ProcessPair, float] = {}
+    log_ratios: dict[ProcessPair, float] = {}
     processes = identify_processes(members)
     for record in members:
         anchor = find_anchor(record, members)
         if anchor is record:
             continue
-        log = compare_in_block(anchor, record)
-        if log is None:
+        log_ratio = compare_in_block(anchor, record)
+        if log_ratio is None:
             continue
         first = processes[id(anchor)]
         second = processes[id(record)]
         if first > second:  # the same pair has the same name and direction in every block
-            first, second, log = second, first, -log
-        logs[first, second] = log
-    return logs
+            first, second, log_ratio = second, first, -log_ratio
+        log_ratios[first, second] = log_ratio
+    return log_ratios
 
 
 def find_anchor(record: RecordBase, members: Sequence[RecordBase]) -> RecordBase:

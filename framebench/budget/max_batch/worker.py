@@ -11,8 +11,8 @@ import gc
 import math
 import os
 import signal
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
@@ -28,11 +28,18 @@ from framebench.worker.worker import Emit, WorkerError, measure_peaks, repeat_ne
 MOST_CHARACTERS = 2000  # of an error that is reported
 
 
-def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
-    """Make three steps within the budget, and return fields of `framebench.records.search.Probe`.
+class FitResult(TypedDict):
+    """What three steps of a case took: fields of `framebench.records.search.Probe`."""
 
-    The fields are the peak of the first step, the peak of the second, and the time of the third.
-    """
+    cold_peaks: dict[str, int]  # bytes of the first step, by instrument
+    peaks: dict[str, int]  # bytes of the second step, by instrument
+    kept_bytes: int | None  # private bytes, no tensors, that two steps added; None off the CPU
+    step_s: float  # of the third step
+    limited: bool  # whether the budget was enforced
+
+
+def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> FitResult:
+    """Make three steps within the budget, and return what they took."""
     emit({"phase": "compile"})
     adapter.compile()
     untracked_before = measure_untracked(adapter)
@@ -46,9 +53,7 @@ def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
         if order.budget is not None:
             adapter.limit_memory(order.budget)
 
-    (steady_peaks,) = repeat_new_shapes(
-        adapter, lambda: [measure_peaks(adapter)], restart_under_limit
-    )
+    steady_peaks = measure_second_step(adapter, restart_under_limit)
     untracked_after = measure_untracked(adapter)
     seconds = make_timed_step(adapter)
     adapter.limit_memory(None)  # computing the loss is no part of a step of evaluation
@@ -59,12 +64,20 @@ def fit(adapter: Adapter, order: ProbeOrder, emit: Emit) -> dict[str, Any]:
     if untracked_before is not None and untracked_after is not None:
         kept_bytes = max(0, untracked_after - untracked_before)
     return {
-        "peaks": steady_peaks,
         "cold_peaks": cold_peaks,
+        "peaks": steady_peaks,
         "kept_bytes": kept_bytes,
         "step_s": seconds,
         "limited": limited,
     }
+
+
+def measure_second_step(
+    adapter: Adapter, restart_steps: Callable[[Adapter], None]
+) -> dict[str, int]:
+    """Return the peaks of the second step in bytes, by instrument (see `repeat_new_shapes`)."""
+    (peaks,) = repeat_new_shapes(adapter, lambda: [measure_peaks(adapter)], restart_steps)
+    return peaks
 
 
 def measure_untracked(adapter: Adapter) -> int | None:

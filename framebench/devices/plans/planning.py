@@ -336,22 +336,26 @@ def find_same_model(case: Case, predictions: Mapping[str, Planned]) -> Planned |
 
     The prediction is named as the case is.
     """
-    before_size = case.id.rpartition("/")[0]
-    sizes = []
-    for case_id in predictions:
-        beginning, _, size = case_id.rpartition("/")
-        if beginning == before_size and size != case.size:
-            sizes.append(size)
-    if not sizes or not case.workload_spec.described:  # without descriptions a model has one name
+    if not case.workload_spec.described:  # without descriptions a model has one name
         return None
-    for size in sizes:
+    stem, _ = split_size(case.id)
+    for case_id, prediction in predictions.items():
+        other_stem, other_size = split_size(case_id)
+        if other_stem != stem or other_size == case.size:
+            continue
         try:
-            is_same = case.workload_spec.config(size) == case.workload_spec.config(case.size)
+            is_same = case.workload_spec.config(other_size) == case.config
         except ValueError:  # a size that this version does not have
             continue
         if is_same:
-            return predictions[f"{before_size}/{size}"].model_copy(update={"case": case.id})
+            return prediction.model_copy(update={"case": case.id})
     return None
+
+
+def split_size(case_id: str) -> tuple[str, str]:
+    """Return a case id without its size, and the size."""
+    stem, _, size = case_id.rpartition("/")
+    return stem, size
 
 
 def is_reusable(planned: Planned) -> bool:
