@@ -47,10 +47,10 @@ def test_the_newest_record_counts_but_the_times_of_all_records():
 
 
 def test_the_peak_is_of_the_newest_record_that_has_one():
-    records = make_three_blocks()
-    older = change_provenance(records[0], measured_at="2025-01-01T00:00:00Z")
-    (case,) = select_cases([*reversed(records), older])
-    assert case == Measured(records[2], records[0], (older, *records))
+    first, second, third = make_three_blocks()
+    older = change_provenance(first, measured_at="2025-01-01T00:00:00Z")
+    (case,) = select_cases([third, second, first, older])
+    assert case == Measured(newest=third, record=first, timed=(older, first, second, third))
 
 
 def test_blocks_of_an_older_protocol_do_not_count():
@@ -60,14 +60,21 @@ def test_blocks_of_an_older_protocol_do_not_count():
     assert case.timed == tuple(records)
 
 
-def test_a_block_of_fewer_than_three_rounds_counts_for_its_peak_only():
-    full = make_blocks([(CASE, [[1.0]])])  # one time, repeated for all rounds
-    two_rounds = [9.0, 9.0, math.nan]  # it missed the third
-    short = make_later(make_blocks([(CASE, [two_rounds])], peaks=[100])[0])
+@pytest.fixture
+def short_block() -> Record:
+    """Return the record of a block that missed the third of its rounds, with a peak of 100."""
+    (short,) = make_blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])
+    return short
 
-    assert select_case([*full, short]) == Measured(short, short, tuple(full))
 
-    (row,) = make_rows([short])
+def test_a_block_of_fewer_than_three_rounds_has_no_times_that_count(short_block):
+    (full,) = make_blocks([(CASE, [[1.0, 1.0, 1.0]])])
+    later = make_later(short_block)
+    assert select_case([full, later]) == Measured(newest=later, record=later, timed=(full,))
+
+
+def test_the_row_of_a_block_of_fewer_than_three_rounds_has_its_peak_only(short_block):
+    (row,) = make_rows([short_block])
     assert row.peak_bytes == 100
     assert row.step_time_s is None
     assert (row.samples, row.blocks) == (0, 0)
@@ -84,9 +91,11 @@ def test_the_error_of_a_case_is_that_of_the_block_that_verified_its_tensors():
 
 
 def test_a_case_that_no_longer_runs_has_no_numbers():
-    records = make_three_blocks()
-    crash = make_later(records[1].model_copy(update={"status": "crashed"}))
-    assert select_case([*records, crash]) == Measured(crash, crash, ())
+    first, second, third = make_three_blocks()
+    crash = make_later(second.model_copy(update={"status": "crashed"}))
+    assert select_case([first, second, third, crash]) == Measured(
+        newest=crash, record=crash, timed=()
+    )
 
 
 @pytest.mark.parametrize("changes", [{"memory_limit": 2**20}, {"planted": {"spin": 0.05}}])
@@ -164,9 +173,13 @@ def draw_records(draw: st.DrawFn) -> list[Record]:
 
 
 @given(draw_records(), st.randoms())
-def test_each_version_is_a_case_whatever_the_order_of_files(records, random):
-    cases = select_cases(records)
+def test_the_order_of_files_does_not_matter(records, random):
+    shuffled = random.sample(records, len(records))
+    assert select_cases(shuffled) == select_cases(records)
 
-    assert cases == select_cases(random.sample(records, len(records)))
+
+@given(draw_records())
+def test_each_version_is_a_case(records):
+    cases = select_cases(records)
     versions = {str(record.framework_version) for record in select_current(records)}
     assert [case.newest.framework_version for case in cases] == sorted(versions)

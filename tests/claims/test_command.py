@@ -33,7 +33,7 @@ from tests.claims.claim_records import (
 
 
 def find_missing_here(results: Path, *claims: str) -> Missing:
-    """Return what the machine `m` lacks of these claims."""
+    """Return what the machine `m` lacks of these claims at the size `tiny`."""
     return find_missing(REGISTRY.select(claims), MachineResults(Results(results), "m"), "tiny")
 
 

@@ -81,7 +81,8 @@ def test_words_that_no_claim_has_find_nothing(typed):
         REGISTRY.select([typed])
 
 
-def test_adam_finds_no_optimized_attention():
+def test_adam_finds_the_claim_about_adam_alone():
+    """Other claims are about `optimized_attention`, and Adam is a word for optimizers."""
     assert [claim.name for claim in REGISTRY.select(["Adam"])] == ["R15"]
 
 

@@ -225,22 +225,27 @@ def test_what_is_left_is_named_with_the_command_that_goes_on(monkeypatch):
     assert text.endswith("framebench try 'my model.py'")
 
 
-@pytest.mark.parametrize("measured", [1, 0])
-def test_an_interrupted_first_look_is_shown(measured, monkeypatch, tmp_path):
-    """Ctrl-C comes after the first of two strategies, or before it, with nothing to show."""
-    shown = []
+@pytest.mark.parametrize(
+    ("measured_count", "shown"),
+    [(1, [["transformer/torch/train/fp32/b4/tiny", "offload: needs a GPU"]]), (0, [])],
+)
+def test_an_interrupted_first_look_shows_what_was_measured_if_anything_was(
+    measured_count, shown, monkeypatch, tmp_path
+):
+    tables = []
 
     def interrupt(variants: list[Variant], run: Any, *_: Any) -> None:
-        for variant in variants[:measured]:
+        for variant in variants[:measured_count]:
             write_record(variant, run)
         raise KeyboardInterrupt
 
     def show(records: list[Any], left_out: dict[str, str]) -> None:
-        shown.append([*(found.case for found in records), *left_out])
+        reasons = [f"{strategy}: {reason}" for strategy, reason in left_out.items()]
+        tables.append([*(found.case for found in records), *reasons])
 
     with pytest.raises(KeyboardInterrupt):
         try_strategies(monkeypatch, tmp_path, interrupt, "fp32", "compile", show_interrupted=show)
-    assert shown == ([["transformer/torch/train/fp32/b4/tiny", "offload"]] if measured else [])
+    assert tables == shown
 
 
 @pytest.mark.parametrize(
@@ -275,11 +280,16 @@ def test_a_try_that_came_to_its_end_is_measured_anew(looks, try_four, tmp_path):
     assert looks == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
 
 
+def test_a_try_without_new_records_says_that_nothing_was_measured(tmp_path):
+    add_records(tmp_path, record())
+    sizes_before = command.measure_sizes(tmp_path)
+    assert "nothing was measured" in command.describe_kept(tmp_path, sizes_before)
+
+
 def test_what_is_kept_is_named_also_if_the_clock_was_set_back(tmp_path):
     add_records(tmp_path, record())
-    sizes = command.measure_sizes(tmp_path)
-    assert "nothing was measured" in command.describe_kept(tmp_path, sizes)
+    sizes_before = command.measure_sizes(tmp_path)
     add_records(tmp_path, record())
     for file in list_files(tmp_path):
         os.utime(file, (0, 0))
-    assert f"is kept in {tmp_path}" in command.describe_kept(tmp_path, sizes)
+    assert f"is kept in {tmp_path}" in command.describe_kept(tmp_path, sizes_before)
