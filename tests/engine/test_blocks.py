@@ -17,6 +17,7 @@ from framebench.engine.groups import Group, make_groups
 from framebench.engine.runner import DEFAULT_OPTIONS, Options
 from framebench.engine.timed_process import ReferenceMatmul, TimedProcess, Variant
 from framebench.records import store
+from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
 from tests.engine.fake_blocks import (
@@ -34,27 +35,35 @@ from tests.engine.fake_blocks import (
 
 
 def test_each_round_times_every_variant_in_the_order_of_the_seed(fake_worker, results, event_log):
-    with open_run(results) as opened:
-        measure([make_group(fake_worker)], opened)
+    with open_run(results, Options(rounds=5)) as opened:
+        measure([make_group(fake_worker, CASES)], opened)
+    first, *_ = store.read_all(results)
+    turns = first.turns_taken
+    strategies = [parse(case).strategy for case in turns.arms]
+    order = random.Random(turns.seed)
+    expected = []
+    for _ in range(5):
+        expected += order.sample(strategies, len(CASES))
+    assert read_strategies(event_log, "turn") == expected
+    first_round = expected[: len(CASES)]
+    assert first_round * 5 != expected, "not always the same order"
 
+
+def test_records_of_a_block_have_the_times_of_its_turns_and_of_the_reference(fake_worker, results):
+    with open_run(results, Options(rounds=5)) as opened:
+        measure([make_group(fake_worker, CASES)], opened)
     records = list(store.read_all(results))
-    first = records[0].turns_taken
+    assert len(records) == len(CASES)
+    assert len({record.turns_taken.block for record in records}) == 1
     for record in records:
         turns = record.turns_taken
-        assert (record.status, turns.block, turns.round) == ("ok", first.block, [0, 1, 2, 3, 4])
-        assert first.arms[turns.arm] == record.case
+        assert (record.status, turns.round) == ("ok", [0, 1, 2, 3, 4])
+        assert turns.arms[turns.arm] == record.case
         assert len(record.step_s) == len(record.instructions) == len(turns.reference_s) == 5
         assert turns.at_s == sorted(turns.at_s)
         assert turns.steps == 5, "as many as make 50 ms"
         assert 0 < min(turns.reference_s) < max(turns.reference_s) < 60
         assert turns.reference_flop > 1e9
-    strategies = [parse(case).strategy for case in first.arms]
-    order = random.Random(first.seed)
-    expected = []
-    for _ in range(5):
-        expected += order.sample(strategies, 4)
-    assert read_strategies(event_log, "turn") == expected
-    assert expected[:4] * 5 != expected, "not always the same order"
 
 
 def test_reference_matmul_without_an_answer_has_no_time_in_that_round(monkeypatch):
@@ -62,7 +71,8 @@ def test_reference_matmul_without_an_answer_has_no_time_in_that_round(monkeypatc
         matmul.turn(0)
         monkeypatch.setattr(matmul.worker, "receive", Mock(return_value={"error": {}}))
         matmul.turn(1)
-    assert list(matmul.seconds) == [0]
+    rounds_with_time = list(matmul.seconds)
+    assert rounds_with_time == [0]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +82,6 @@ def test_reference_matmul_without_an_answer_has_no_time_in_that_round(monkeypatc
         ("exception in turn", "crashed", "planted"),
         ("wrong in the end", "wrong", "^$"),  # the failing worker gives no reason for it
         ("slow", "timeout", "a step takes 99.0 s"),
-        ("kill in memory", "crashed", "memory worker: ended by SIGKILL"),
     ],
 )
 def test_failed_variant_leaves_the_others_running(
@@ -82,15 +91,32 @@ def test_failed_variant_leaves_the_others_running(
     # long enough for the other processes to start on a busy machine
     time_limit_s = 10 if "hang" in failure else 600
     with open_run(results, Options(rounds=5, time_limit_s=time_limit_s)) as opened:
-        measure([make_group(fake_worker)], opened)
-    others = map_by_strategy(results)
-    failed = others.pop("checkpoint")
+        measure([make_group(fake_worker, CASES)], opened)
+    records = map_by_strategy(results)
+    failed = records.pop("checkpoint")
     assert failed.status == status
     assert re.search(reason, failed.reason)
-    if "memory" not in failure:
-        assert (failed.step_s, failed.turns_taken.round, failed.peaks) == ([], [], {})
-    assert others
-    for record in others.values():
+    assert (failed.step_s, failed.turns_taken.round, failed.peaks) == ([], [], {})
+    check_complete(records, "fp32", "accumulate", "amp_bf16")
+
+
+def test_death_of_a_memory_process_leaves_the_other_variants_running(
+    fake_worker, results, monkeypatch
+):
+    monkeypatch.setenv("FAKE_FAILURE", "checkpoint: kill in memory")
+    with open_run(results, Options(rounds=5)) as opened:
+        measure([make_group(fake_worker, CASES)], opened)
+    records = map_by_strategy(results)
+    failed = records.pop("checkpoint")
+    assert failed.status == "crashed"
+    assert "memory worker: ended by SIGKILL" in failed.reason
+    check_complete(records, "fp32", "accumulate", "amp_bf16")
+
+
+def check_complete(records: dict[str, Record], *strategies: str) -> None:
+    """Check that these strategies alone have records, with the times of five rounds and a peak."""
+    assert sorted(records) == sorted(strategies)
+    for record in records.values():
         assert (record.status, len(record.step_s), bool(record.peaks)) == ("ok", 5, True)
 
 
@@ -200,12 +226,13 @@ def test_later_blocks_build_and_verify_on_every_core(fake_worker, results, event
     """In the first block each is alone until it is ready, and its turns are always on one core."""
     monkeypatch.setattr("os.sched_getaffinity", Mock(return_value={0, 3, 7}))
     with open_run(results) as opened:
-        measure([make_group(fake_worker)], opened, blocks=2)
+        measure([make_group(fake_worker, CASES)], opened, blocks=2)
     built = read_cores(event_log, "start")
-    assert built[:4] == ["7"] * 4
+    assert built[: len(CASES)] == ["7", "7", "7", "7"]
     # four variants on three cores, the largest first: 7, 3, 0, and 7 again
-    assert Counter(built[4:]) == {"7": 2, "3": 1, "0": 1}
-    assert Counter(read_cores(event_log, "finish")) == {"7": 4, "3": 2, "0": 2}
+    assert Counter(built[len(CASES) :]) == {"7": 2, "3": 1, "0": 1}
+    # so in both blocks
+    assert Counter(read_cores(event_log, "finish")) == {"7": 2 * 2, "3": 2 * 1, "0": 2 * 1}
     assert {record.provenance.core for record in store.read_all(results)} == {7}
 
 
@@ -214,7 +241,7 @@ def test_variants_are_built_together_where_first_steps_do_not_matter(
 ):
     monkeypatch.setattr("os.sched_getaffinity", Mock(return_value={0, 3, 7}))
     with open_run(results, Options(rounds=5, first_alone=False)) as opened:
-        measure([make_group(fake_worker)], opened, blocks=1)
+        measure([make_group(fake_worker, CASES)], opened, blocks=1)
     assert Counter(read_cores(event_log, "start")) == {"7": 2, "3": 1, "0": 1}
 
 
