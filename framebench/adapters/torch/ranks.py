@@ -99,16 +99,19 @@ def count_collectives(operators: dict[str, int]) -> dict[str, int]:
     return dict(counts)
 
 
-def count_share(adapter: TorchAdapter, observed: Evidence) -> Evidence:
-    """Return the bytes that a rank holds, its collectives by kind, and the whole model's bytes."""
+def measure_rank(adapter: TorchAdapter, observed: Evidence) -> Evidence:
+    """Return `held` (bytes of this rank by part), `collectives` by kind, and `whole_model_bytes`.
+
+    The last are those of the weights of all ranks.
+    """
     return {
         "held": measure_held_bytes(adapter),
         "collectives": count_collectives(observed["operators"]),
-        "whole": 4 * adapter.workload.parameter_count(adapter.config),
+        "whole_model_bytes": 4 * adapter.workload.parameter_count(adapter.config),
     }
 
 
-def _count_states(adapter: TorchAdapter) -> int:
+def count_states_per_weight(adapter: TorchAdapter) -> int:
     """Return how many numbers the optimizer keeps for each number of a weight."""
     return len(adapter.case.optimizer.states)
 
@@ -161,6 +164,31 @@ def ddp(adapter: TorchAdapter, view: bool = False) -> Proof:
 
     With `view` the gradients lie in the buckets that are sent.
     """
+    attach_ddp(adapter, view)
+    replicated = expect({"held.parameters": equal_to("whole_model_bytes")})
+    if not adapter.case.scenario_spec.trains:  # without gradients there is nothing to average
+        return (replicated & expect(collectives={})).counting_from(partial(measure_rank, adapter))
+
+    def count_storages() -> Evidence:
+        gradients = [p.grad for p in adapter.parameters() if p.grad is not None]
+        storages = {gradient.untyped_storage().data_ptr() for gradient in gradients}
+        return {"weights": len(adapter.parameters()), "storages_of_gradients": len(storages)}
+
+    proof = replicated & expect(
+        {
+            "held.optimizer states": equal_to(
+                "whole_model_bytes", times=count_states_per_weight(adapter)
+            ),
+            # a gradient that is a view shares its bucket's storage
+            "storages_of_gradients": below("weights") if view else at_least("weights"),
+            "collectives.all-reduce": above(0),
+        }
+    )
+    return proof.counting_from(partial(measure_rank, adapter)).counting(count_storages)
+
+
+def attach_ddp(adapter: TorchAdapter, view: bool = False) -> None:
+    """Divide the batch, and in training have DistributedDataParallel average the gradients."""
     divide_batch(adapter)
 
     def attach(model: nn.Module) -> None:
@@ -171,25 +199,6 @@ def ddp(adapter: TorchAdapter, view: bool = False) -> Proof:
 
     if adapter.case.scenario_spec.trains:
         adapter.recipe.on_model.append(attach)
-
-    whole = expect({"held.parameters": equal_to("whole")})
-    if not adapter.case.scenario_spec.trains:  # without gradients there is nothing to average
-        return (whole & expect(collectives={})).counting_from(partial(count_share, adapter))
-
-    def count_storages() -> Evidence:
-        gradients = [p.grad for p in adapter.parameters() if p.grad is not None]
-        storages = {gradient.untyped_storage().data_ptr() for gradient in gradients}
-        return {"weights": len(adapter.parameters()), "storages_of_gradients": len(storages)}
-
-    proof = whole & expect(
-        {
-            "held.optimizer states": equal_to("whole", times=_count_states(adapter)),
-            # a gradient that is a view shares its bucket's storage
-            "storages_of_gradients": below("weights") if view else at_least("weights"),
-            "collectives.all-reduce": above(0),
-        }
-    )
-    return proof.counting_from(partial(count_share, adapter)).counting(count_storages)
 
 
 @switch
@@ -209,22 +218,24 @@ def zero_optimizer(adapter: TorchAdapter) -> Proof:
 
     adapter.recipe.optimizer = make
     adapter.readings.states = gather_states
-    ddp(adapter)
+    attach_ddp(adapter)
 
-    def count_states(observed: Evidence) -> Evidence:
-        local_bytes = observed["held"]["optimizer states"]
-        return {"optimizer_states_of_all": sum(gather_from_ranks(local_bytes))}
+    def sum_state_bytes(observed: Evidence) -> Evidence:
+        """Return the bytes of optimizer states in all ranks together."""
+        state_bytes = observed["held"]["optimizer states"]
+        return {"state_bytes_of_all_ranks": sum(gather_from_ranks(state_bytes))}
 
-    # each of the states is in only one rank
+    states_per_weight = count_states_per_weight(adapter)
+    # in bytes: all ranks together hold each state once, and one rank holds less
     proof = expect(
         {
-            "held.parameters": equal_to("whole"),
+            "held.parameters": equal_to("whole_model_bytes"),
             "collectives.broadcast": above(0),
-            "held.optimizer states": below("optimizer_states_of_all"),
-            "optimizer_states_of_all": equal_to("whole", times=_count_states(adapter)),
+            "held.optimizer states": below("state_bytes_of_all_ranks"),
+            "state_bytes_of_all_ranks": equal_to("whole_model_bytes", times=states_per_weight),
         }
     )
-    return proof.counting_from(partial(count_share, adapter)).counting_from(count_states)
+    return proof.counting_from(partial(measure_rank, adapter)).counting_from(sum_state_bytes)
 
 
 @switch
@@ -278,15 +289,15 @@ def fsdp(adapter: TorchAdapter, reshard: bool, sync: bool = True) -> Proof:
 
     proof = expect(
         {
-            "chunk": below("whole"),
+            "chunk": below("whole_model_bytes"),
             "held.parameters": equal_to("chunk"),
             "held.gradients": equal_to("chunk") if trains else 0,
-            "held.optimizer states": at_most("chunk", times=_count_states(adapter)),
+            "held.optimizer states": at_most("chunk", times=count_states_per_weight(adapter)),
             "collectives.all-gather": equal_to("gathers"),
             "collectives.reduce-scatter": equal_to("reductions"),
         }
     )
-    return proof.counting_from(partial(count_share, adapter)).counting_from(count_expected)
+    return proof.counting_from(partial(measure_rank, adapter)).counting_from(count_expected)
 
 
 def measure_chunk(adapter: TorchAdapter) -> int:
@@ -314,12 +325,13 @@ def deepspeed(adapter: TorchAdapter, stage: int) -> Proof:
         """Return `below` if this stage of ZeRO divides the part, which it does from `first` on."""
         return below if stage >= first else at_least
 
+    states_per_weight = count_states_per_weight(adapter)
     proof = expect(
         {
             "collectives": including(*COLLECTIVES_OF_STAGES[stage]),
-            "held.optimizer states": compare_from(1)("whole", times=_count_states(adapter)),
-            "gradients_at_most": compare_from(2)("whole"),
-            "held.parameters": compare_from(3)("whole"),
+            "held.optimizer states": compare_from(1)("whole_model_bytes", times=states_per_weight),
+            "gradients_at_most": compare_from(2)("whole_model_bytes"),
+            "held.parameters": compare_from(3)("whole_model_bytes"),
         }
     )
-    return proof.counting_from(partial(count_share, adapter)).counting(count_gradients)
+    return proof.counting_from(partial(measure_rank, adapter)).counting(count_gradients)
