@@ -87,11 +87,11 @@ class TimedProcess:
         variables.update(environment.list_scratch_variables(self.scratch))
         self.options = runner.limit_time(case, self.options)
         options = self.options.adapt_to(environment)
-        built_on = None
+        core_until_ready = None
         if options.pin and core != options.choose_core():
-            built_on = core
+            core_until_ready = core
         task = options.make_task(
-            case, "time", reference, built_on, self.variant.spin, verified=verified
+            case, "time", reference, core_until_ready, self.variant.spin, verified=verified
         )
         self.worker = Worker(
             environment, "framebench.worker.worker", task.as_dict(), variables, live=True

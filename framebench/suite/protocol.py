@@ -61,7 +61,7 @@ class Task:
     memory_steps: int = 3  # the peak is taken over at most so many steps, from the second one on
     memory_budget_s: float = 1.0  # if steps take longer, the peak of a single one is enough
     core: int | None = None  # pin the process to this core
-    built_on: int | None = None  # but pin it to this one until it is ready
+    core_until_ready: int | None = None  # but to this one until it is ready
     memory_limit: int | None = None  # bytes of private memory the worker may map
     reference: Reference | None = None  # where golden.json has no values
     verified: VerifiedBlock | None = None  # then only the losses are verified again

@@ -85,9 +85,7 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     Raises Abandoned if the parent is gone, NoDevice and MemoryError before the build, and
     WorkerError for what the framework raises.
     """
-    first_core = task.core if task.built_on is None else task.built_on
-    if first_core is not None:
-        cores.pin(first_core)
+    pin_while_building(task)
     # opened before the framework is imported: threads that begin after this are counted too
     counter = Counter.open() if task.part == "time" else None
     case = parse(task.case)
@@ -105,28 +103,52 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
         adapter.build()
         adapter.synchronize()
         built = time.perf_counter()
-        origin = Origin(
-            versions=adapter.versions(),
-            device=adapter.device(),
-            python=platform.python_version(),
-            core=task.core,
-            import_s=imported - start,
-            build_s=built - imported,
-        )
+        origin = describe_origin(adapter, task, import_s=imported - start, build_s=built - imported)
         result = Result(origin=origin)
         emit({"measured": to_json(result)})
-        if task.part == "time":
-            result = measure_time(adapter, task, result, emit, commands, counter)
-        elif task.part == "memory":
-            result = replace(result, memory=measure_memory(adapter, task, emit))
-        else:
-            result = measure_memory_and_verify(adapter, task, result, emit)
+        result = measure_part(adapter, task, result, emit, commands, counter)
     except Abandoned:
         raise
     except Exception as error:
         raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
     waited_s = result.times.waited_s if result.times else 0.0
     return to_json(replace(result, work_s=time.perf_counter() - built - waited_s))
+
+
+def pin_while_building(task: Task) -> None:
+    """Pin this process to the core on which the case is built, if the task names one."""
+    core = task.core if task.core_until_ready is None else task.core_until_ready
+    if core is not None:
+        cores.pin(core)
+
+
+def describe_origin(adapter: Adapter, task: Task, import_s: float, build_s: float) -> Origin:
+    """Return what the result is of: versions, device and core, and what the start has taken."""
+    return Origin(
+        versions=adapter.versions(),
+        device=adapter.device(),
+        python=platform.python_version(),
+        core=task.core,
+        import_s=import_s,
+        build_s=build_s,
+    )
+
+
+def measure_part(
+    adapter: Adapter,
+    task: Task,
+    result: Result,
+    emit: Emit,
+    commands: Commands,
+    counter: Counter | None,
+) -> Result:
+    """Return the result with what the task's part (see `protocol.Part`) adds to it."""
+    if task.part == "time":
+        return measure_time(adapter, task, result, emit, commands, counter)
+    if task.part == "memory":
+        return replace(result, memory=measure_memory(adapter, task, emit))
+    assert task.part == "look"
+    return measure_memory_and_verify(adapter, task, result, emit)
 
 
 def load_adapter(case: Case, task: Task) -> Adapter:
@@ -177,7 +199,7 @@ def measure_time(
     adapter.budget_s = math.inf  # the case is fast enough: a single long step is an accident
     timing = Timing(adapter, counter, task.spin)
     timing.losses.append(adapter.loss())
-    if task.built_on is not None and task.core is not None:
+    if task.core_until_ready is not None and task.core is not None:
         cores.pin(task.core)
     ready = Ready(
         step_s=step_s, verification=to_json(verification), queues=adapter.device() != "cpu"

@@ -96,8 +96,8 @@ def time_part() -> dict[str, object]:
 
 is_timed = task["part"] == "time"
 say({"phase": "timing" if is_timed else "memory"})
-built_on = task["core"] if task["built_on"] is None else task["built_on"]
-write("start" if is_timed else "memory", built_on)
+core_until_ready = task["core"] if task["core_until_ready"] is None else task["core_until_ready"]
+write("start" if is_timed else "memory", core_until_ready)
 fail(failure)
 if failure == "refusal at first" and count_starts() == 1:
     fail("refusal")

@@ -55,7 +55,7 @@ def test_each_stage_of_a_worker_runs_on_its_core():
     worker = Worker(
         environment,
         "framebench.worker.worker",
-        DEFAULT_OPTIONS.make_task(CASE, "time", built_on=other).as_dict(),
+        DEFAULT_OPTIONS.make_task(CASE, "time", core_until_ready=other).as_dict(),
         make_worker_variables(environment, CASE, "time", DEFAULT_OPTIONS),
         live=True,
     )
