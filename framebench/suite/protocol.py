@@ -35,9 +35,9 @@ Part = Literal["time", "memory", "look"]  # "look": memory, and verification wit
 
 @dataclass(frozen=True)
 class Reference:
-    """Values of another case of the session to verify against, where there are none in float64."""
+    """Values to verify against: in float64, or without those of another case of the session."""
 
-    case: str
+    case: str  # of the session; "" if the values are in float64
     values: dict[str, float]
     tensors: Summaries
 

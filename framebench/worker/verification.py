@@ -57,9 +57,11 @@ def find_reference(case: Case, session_reference: Reference | None = None) -> Re
     For a size without float64 references, it is that of another case of the same session.
     """
     if case.golden_key in case.workload_spec.golden:
-        values = case.workload_spec.golden[case.golden_key]
+        tensors = case.workload_spec.golden_tensors[case.golden_key]
         return Reference(
-            "", values, drop_local_buffers(case, case.workload_spec.golden_tensors[case.golden_key])
+            case="",
+            values=case.workload_spec.golden[case.golden_key],
+            tensors=drop_local_buffers(case, tensors),
         )
     if session_reference is not None and case.size in case.workload_spec.without_golden:
         return session_reference
@@ -300,7 +302,7 @@ def list_tensor_errors(
     expected_norm = expected[NORM]
     if 0 < expected_norm < SMALLEST_NORMAL and observed_norm < SMALLEST_NORMAL:
         # such as squares of gradients when a model has learned its whole batch
-        return [TensorError(name, 0.0, tolerance)]
+        return [TensorError(name, error=0.0, tolerance=tolerance)]
     if storage_loss is not None:
         if expected_norm:
             tolerance = max(tolerance, FACTOR * storage_loss / expected_norm)
@@ -313,8 +315,8 @@ def list_tensor_errors(
         if expected_norm and not observed_norm and storage_loss is None:
             norm_error = math.inf
     return [
-        TensorError(name, norm_error, tolerance),
-        TensorError(name, projection_error, tolerance, "projections"),
+        TensorError(name, error=norm_error, tolerance=tolerance),
+        TensorError(name, error=projection_error, tolerance=tolerance, by="projections"),
     ]
 
 
@@ -355,9 +357,10 @@ def estimate_storage_loss(case: Case, reference: Reference) -> dict[str, float]:
 
 def compare_updates(updates: dict[str, float], tolerances: Tolerances) -> TensorComparison:
     """Compare the changes of weights with the textbook's updates from the optimizer's states."""
-    return summarize(
-        [TensorError(name, error, tolerances.update) for name, error in updates.items()]
-    )
+    tensor_errors = []
+    for name, error in updates.items():
+        tensor_errors.append(TensorError(name, error=error, tolerance=tolerances.update))
+    return summarize(tensor_errors)
 
 
 def summarize(tensor_errors: list[TensorError]) -> TensorComparison:
@@ -553,7 +556,7 @@ def compare_again(
     tensors = reference.tensors
     if not case.scenario_spec.trains:
         tensors = {kind: reference.tensors[kind] for kind in observed.tensors}
-    reference = Reference(reference.case, reference.values, tensors)
+    reference = replace(reference, tensors=tensors)
     comparison = compare(case, observed, reference, tolerances)
     return RepeatedVerification(
         passed=comparison.passed,
