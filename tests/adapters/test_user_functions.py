@@ -122,36 +122,36 @@ def collect_arguments(batch: tuple[Any, Any]) -> tuple[tuple[Any, ...], dict[str
 
 
 @pytest.mark.parametrize(
-    ("model", "returned", "lines", "arguments", "is_apart"),
+    ("model", "returned", "function", "argument_count", "has_targets_apart"),
     [
-        ("Model", "rows(n), rows(n)", [LOSS], 1, True),
-        ("Model", "(rows(n), rows(n)), rows(n)", [LOSS], 2, True),
-        ("Detector", "rows(n), rows(n)", [], 2, False),
-        ("Detector", "images(n), images(n)", [], 2, False),
-        ("Detector", "images(n), images(n)", [LOSS], 1, True),
-        ("Model", "rows(n), rows(n)", [], 1, True),  # it takes no targets
-        ("Model", "rows(n), None", [], 1, False),
-        ("Model", "rows(n)", [], 1, False),
-        ("Model", "Graph(n)", [LOSS], 1, False),
-        ("Model", "images(n)", [LOSS], 1, False),
-        ("Model", "rows(n), rows(n), rows(n)", [], 3, False),
-        ("Model", "rows(n), rows(n), rows(n)", [STEP], 3, False),
-        ("Model", "{'x': rows(n)}", [LOSS], 1, False),
-        ("Six", "(rows(9),) * n, rows(n)", [LOSS], 6, True),  # they are no samples
-        ("Detector", "{'images': rows(n), 'targets': rows(n)}", [LOSS], 2, False),
-        ("Model", "{'left': rows(n), 'right': rows(n)}", [LOSS], 1, False),  # as one argument
-        ("Model", "{'left': rows(n), 'right': rows(n)}, rows(n)", [LOSS], 1, True),
-        ("function", "{'left': rows(n), 'right': rows(n)}, rows(n)", [LOSS], 1, True),
+        ("Model", "rows(n), rows(n)", LOSS, 1, True),
+        ("Model", "(rows(n), rows(n)), rows(n)", LOSS, 2, True),
+        ("Detector", "rows(n), rows(n)", "", 2, False),
+        ("Detector", "images(n), images(n)", "", 2, False),
+        ("Detector", "images(n), images(n)", LOSS, 1, True),
+        ("Model", "rows(n), rows(n)", "", 1, True),  # it takes no targets
+        ("Model", "rows(n), None", "", 1, False),
+        ("Model", "rows(n)", "", 1, False),
+        ("Model", "Graph(n)", LOSS, 1, False),
+        ("Model", "images(n)", LOSS, 1, False),
+        ("Model", "rows(n), rows(n), rows(n)", "", 3, False),
+        ("Model", "rows(n), rows(n), rows(n)", STEP, 3, False),
+        ("Model", "{'x': rows(n)}", LOSS, 1, False),
+        ("Six", "(rows(9),) * n, rows(n)", LOSS, 6, True),  # they are no samples
+        ("Detector", "{'images': rows(n), 'targets': rows(n)}", LOSS, 2, False),
+        ("Model", "{'left': rows(n), 'right': rows(n)}", LOSS, 1, False),  # as one argument
+        ("Model", "{'left': rows(n), 'right': rows(n)}, rows(n)", LOSS, 1, True),
+        ("function", "{'left': rows(n), 'right': rows(n)}, rows(n)", LOSS, 1, True),
     ],
 )
 def test_a_model_gets_the_targets_if_nothing_else_takes_them(
-    model, returned, lines, arguments, is_apart, tmp_path
+    model, returned, function, argument_count, has_targets_apart, tmp_path
 ):
-    file = make_file(tmp_path, f"model = {model}", f"def batch(n): return {returned}", *lines)
+    file = make_file(tmp_path, f"model = {model}", f"def batch(n): return {returned}", function)
     batch = file.make_batch(N)
     positional, named, targets = collect_arguments(batch)
-    assert len(positional) + len(named) == arguments
-    assert (targets is not None) == is_apart
+    assert len(positional) + len(named) == argument_count
+    assert (targets is not None) == has_targets_apart
     written_and_read = file.as_arguments(file.as_written(batch))
     assert collect_arguments(written_and_read)[:2] == (positional, named)
 

@@ -155,14 +155,21 @@ def harness(monkeypatch) -> Harness:
     return harness
 
 
-def test_run_measures_missing_cases_only(harness, results, monkeypatch):
-    add_record(results, "transformer/torch/finetune/half/b4/tiny")
+def test_run_plans_the_cases_without_plans(harness, results, monkeypatch):
+    """C11 compares fine-tuning strategies, also by plans for a GPU."""
     monkeypatch.setattr("framebench.claims.plans.read_plans", Mock(return_value={}))
-    found = run_claims("C11", "C9", "--run", "--size", "tiny", results=results)
+    found = run_claims("C11", "--run", "--size", "tiny", results=results)
     assert found.exit_code == 0, found.output
     planned_ids = {case.id for case in harness.planned}
     assert "resnet50/torch/finetune/half/b64/full" in planned_ids
     assert "resnet50/torch/finetune/checkpoint/b64/full" in planned_ids
+
+
+def test_run_measures_missing_cases_only(harness, results):
+    """C11 compares fine-tuning strategies; C9 needs a GPU."""
+    add_record(results, "transformer/torch/finetune/half/b4/tiny")
+    found = run_claims("C11", "C9", "--run", "--size", "tiny", results=results)
+    assert found.exit_code == 0, found.output
     measured_ids = {case.id for case in harness.measured}
     assert "resnet50/torch/finetune/checkpoint/b4/tiny" in measured_ids
     assert "transformer/torch/finetune/half/b4/tiny" not in measured_ids, "it has a record"
