@@ -22,7 +22,8 @@ def parse_rank_case(case_id: str, ranks: int | None = None) -> Case:
     """Return the case with this id over the ranks of its batch (`b4x2`), or over `ranks`.
 
     The size may be left out. Every rank has the same number of samples, and at least one: a batch
-    that does not divide is raised to the next that does. Raises UnknownCase.
+    that `ranks` do not divide is raised to the next that they do. Raises UnknownCase, also for such
+    a batch that names its ranks itself (`b3x2`).
     """
     workload, framework, scenario, name, batch, size = split_rank_selector(case_id)
     matched = BATCH.fullmatch(batch)
@@ -49,6 +50,11 @@ def parse_rank_case(case_id: str, ranks: int | None = None) -> Case:
         raise UnknownCase(f"{rank_count} ranks: choose from 2 to {MOST_RANKS}")
     strategy = find_rank_strategy(workload, scenario, name)
     samples_per_rank = -(-samples // rank_count)  # rounded up
+    if ranks_in_batch and samples % rank_count:
+        raise UnknownCase(
+            f"{batch}: {samples} samples do not divide by {rank_count} ranks; write for instance "
+            f"b{samples_per_rank * rank_count}x{rank_count}"
+        )
     return Case(
         workload,
         framework,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,7 @@ from framebench.cli.shared import (
     suggest_measuring,
 )
 from framebench.models import spec
-from framebench.ranks.cases import match_cases
+from framebench.ranks.cases import match_cases, split_rank_selector
 from framebench.records import provenance
 from framebench.strategies.registry import SCENARIOS, find_baseline, list_used
 from framebench.strategies.strategy import FRAMEWORKS
@@ -140,12 +141,18 @@ def advise(
     described = None
     if parameters:
         described = name_described(parameters, *shape_options)
-    if ranks and described:
-        full_selector = make_rank_selector(parse_selector(selector), ranks, described)
+    elif shape_options != ShapeOptions():
+        fail(
+            "--sequence, --width, --layers and --vocabulary describe a model: say how many "
+            "--parameters it has, such as 124M",
+            2,
+        )
+    if described and (ranks or selectors.asks_for_ranks(selector)):
+        full_selector = make_rank_selector(selector, ranks, described)
         options = f" --device {device or EXAMPLE_DEVICE}{repeat_options(results, budget)}"
         fail(
-            "--ranks needs the described size in the case, and a device: framebench advise "
-            f"'{full_selector}'{options}",
+            "over ranks a described size stands in the case, and a device is needed: framebench "
+            f"advise '{full_selector}'{options}",
             2,
         )
     if device is not None:
@@ -172,7 +179,7 @@ def make_question(
 ) -> Question:
     """Return the question about records that the options of `advise` ask.
 
-    Ends the command if options describe a model without `parameters`. Raises UnknownCase.
+    Raises UnknownCase.
     """
     from framebench.budget.advise.advice import Question  # imports pandas
 
@@ -186,12 +193,6 @@ def make_question(
     if parameters:
         shape = make_described_config(workload, parameters, shape_options)
         size = f"{spec.load_workload(workload).parameter_count(shape) / 1e6:,.0f}M"
-    elif shape_options != ShapeOptions():
-        fail(
-            "--sequence, --width, --layers and --vocabulary describe a model: say how many "
-            "--parameters it has, such as 124M",
-            2,
-        )
     if current:
         check_current(current, scenario)
         if strategies:
@@ -226,6 +227,7 @@ def answer_for_device(
 
     if ranks or selectors.asks_for_ranks(selector):
         cases = match_cases(selector, ranks)
+        say_raised_batch(split_rank_selector(selector)[selectors.PARTS.index("batch")], cases)
         return fit_on_device(
             cases, left_out={}, device_name=device, budget=budget, results=results, as_json=as_json
         )
@@ -271,6 +273,12 @@ def select_over_ranks(selector: str, ranks: int | None, options: str) -> list[Ca
         )
     size = patterns.get("size") or DEFAULT_SIZE
     cases = match_cases(f"{strategies}/{batch}/{size}", ranks)
+    say_raised_batch(batch, cases)
+    return cases
+
+
+def say_raised_batch(batch: str, cases: Sequence[Case]) -> None:
+    """Say that a batch such as `b3` was raised to one that the ranks of the cases divide."""
     requested_batch, _, _ranks = batch.removeprefix("b").partition("x")
     first = cases[0]
     if str(first.batch) != requested_batch:
@@ -278,14 +286,17 @@ def select_over_ranks(selector: str, ranks: int | None, options: str) -> list[Ca
             f"a batch of {requested_batch} does not divide by {first.ranks} ranks: of "
             f"{first.batch} samples instead"
         )
-    return cases
 
 
-def make_rank_selector(parsed: ParsedSelector, ranks: int, size: str) -> str:
+def make_rank_selector(selector: str, ranks: int | None, size: str) -> str:
     """Return the selector that has the ranks in its batch, and the described size."""
-    workload, scenario = parsed.workload or "transformer", parsed.scenario or "train"
-    strategies = f"{workload}/{parsed.framework or '*'}/{scenario}/{parsed.strategy or '*'}"
-    return f"{strategies}/b{parsed.batch or EXAMPLE_BATCH}x{ranks}/{size}"
+    parts = dict(zip(selectors.PARTS, selector.strip("/").split("/")))
+    workload, scenario = parts.get("workload") or "transformer", parts.get("scenario") or "train"
+    strategies = f"{parts.get('framework') or '*'}/{scenario}/{parts.get('strategy') or '*'}"
+    batch = parts.get("batch") or f"b{EXAMPLE_BATCH}"
+    if "x" not in batch:
+        batch += f"x{ranks or EXAMPLE_RANKS}"
+    return f"{workload}/{strategies}/{batch}/{size}"
 
 
 def set_described_size(question: ParsedSelector, size: str) -> ParsedSelector:
