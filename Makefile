@@ -29,13 +29,15 @@ setup: $(READY)
 	@echo "  framebench answer          # from published records: what training needs, and what saves most of it"
 	@echo "  framebench setup torch     # PyTorch, to measure here; or make bench: all three, and a first comparison"
 
+# editable_mode=compat installs the package by its path: otherwise a script beside a clone named framebench
+# imports the clone's folder
 $(MEASURES): requirements/control.txt pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "Python's venv module is incomplete (Debian: apt-get install python3-venv)"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "framebench needs Python 3.11 or newer"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile -r requirements/control.txt
-	$(BIN)/pip install --quiet --no-build-isolation --no-deps -e .
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --config-settings editable_mode=compat -e .
 	@touch $@
 
 # Sphinx and what else makes pages, when they are first asked for

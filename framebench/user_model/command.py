@@ -181,6 +181,10 @@ def try_(
             "--max-batch is the largest batch within a budget: say which, such as --budget 16GiB",
             2,
         )
+    given = {"--figure": figure, "--html": html, "--save": save, "--compare": compare}
+    of_runs = [option for option, value in given.items() if value is not None]
+    if device is not None and of_runs:
+        fail(f"--device runs nothing, so that there is nothing for {', '.join(of_runs)}", 2)
     # they read pandas, which `framebench -h` need not wait for
     from framebench.user_model import report, saved
 
@@ -318,7 +322,12 @@ def search_batches(
 ) -> list[Fit]:
     """Search the largest batch within a budget for each strategy that passed verification."""
     searches = []
-    for case in dict.fromkeys(record.parsed for record in records if record.usable):
+    cases = list(dict.fromkeys(record.parsed for record in records if record.usable))
+    say(
+        f"the largest batch is searched for {len(cases)} of the strategies in turn, which takes a "
+        "minute or more for each; --strategies names fewer"
+    )
+    for case in cases:
         smallest = replace(case, batch=case.strategy_spec.micro_batches)
         with show_progress("max-batch") as show:
             search = search_largest_batch(
