@@ -130,7 +130,7 @@ def test_one_bad_case_harms_no_other(clone):
     """An error is planted in one strategy of one framework."""
     switches = clone.root / "framebench/adapters/jittor/checkpoint.py"
     good = switches.read_text()
-    start = "    chosen: list[Module] = []"
+    start = "    recomputed_blocks: list[Module] = []"
     assert start in good
     switches.write_text(good.replace(start, "    raise ValueError('planted')\n" + start))
     try:
