@@ -57,10 +57,14 @@ def installed(tmp_path_factory) -> Path:
 
 
 def list_sources() -> list[str]:
-    """Return the files that the wheel may be made of, uncommitted ones included."""
+    """Return the files that the wheel may be made of: also new ones, but for new results.
+
+    These are of whoever has measured in this checkout.
+    """
     left_out = [":!results/asv", ":!results/tables", ":!docs", ":!tests"]
-    options = ["--cached", "--others", "--exclude-standard", "--", *left_out]
-    names = run_git(ROOT, "ls-files", *options).splitlines()
+    names = run_git(ROOT, "ls-files", "--cached", "--", *left_out).splitlines()
+    new = ["--others", "--exclude-standard", "--", ":!results", *left_out]
+    names += run_git(ROOT, "ls-files", *new).splitlines()
     return [name for name in names if (ROOT / name).exists()]
 
 
