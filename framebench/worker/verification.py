@@ -108,8 +108,8 @@ def confirm_first_steps(
 ) -> tuple[ObservedSteps, Verification]:
     """Make the first steps and compare their losses with the reference, and nothing else.
 
-    `block` has verified every tensor, and its process ran the same program. So a wrong step would
-    have to differ from that one, and then its losses differ.
+    `block` has verified every tensor, and its process ran the same program. This only confirms that
+    the program was started as it was there: many wrong steps have the right losses.
     """
     seconds, observed = observe_losses(adapter)
     tolerances = Tolerances(values=block.tolerance, tensors={}, update=math.inf)
