@@ -118,7 +118,7 @@ def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
         return drop_duplicates(chosen)
     workload, framework, scenario, strategy, batch, size = split_rank_selector(selector)
     names = [strategy]
-    if any(glob in strategy for glob in "*?["):
+    if is_pattern(strategy):
         model = spec.load_workload(workload)
         names = []
         for (strategy_scenario, name), candidate in OVER_RANKS.items():
@@ -138,6 +138,28 @@ def match_cases(selector: str, ranks: int | None = None) -> list[Case]:
             f"no strategy over ranks matches {selector!r}; choose from: {list_choices(scenario)}"
         )
     return supported
+
+
+def match_smallest_cases(selector: str, ranks: int) -> list[Case]:
+    """Return the cases over ranks that a selector names, each at the smallest batch it can have.
+
+    That is one sample in each micro-batch of each rank. The batch that the selector names is not
+    used. Raises UnknownCase.
+    """
+    cases = []
+    for expanded in expand_braces(selector):
+        workload, framework, scenario, strategy, _, size = split_rank_selector(expanded)
+        micro_batches = 1
+        if not is_pattern(strategy):
+            micro_batches = find_rank_strategy(workload, scenario, strategy).micro_batches
+        batch = f"b{ranks * micro_batches}"
+        cases += match_cases(f"{workload}/{framework}/{scenario}/{strategy}/{batch}/{size}", ranks)
+    return drop_duplicates(cases)
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether a part of a selector may stand for several names."""
+    return any(glob in name for glob in "*?[")
 
 
 def explain_unpredictable_rank(case: Case) -> str | None:

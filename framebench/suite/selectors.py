@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from framebench.models import spec
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, STRATEGIES, find_strategy
 from framebench.strategies.strategy import IncompatibleStrategies
-from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
+from framebench.suite.case import BATCH, DEFAULT_SIZE, Case, UnknownCase
 from framebench.suite.profiles import RANKS, list_by_id, list_cases, list_rank_cases, make_cases
 from framebench.suite.sequences import drop_duplicates
 
@@ -189,6 +189,11 @@ def asks_for_ranks(selector: str) -> bool:
     over_ranks = {strategy for _, strategy in OVER_RANKS}
     has_strategy = not over_ranks.isdisjoint(parts.get("strategy", "").split("+"))
     return has_strategy or "x" in parts.get("batch", "")
+
+
+def names_batch(selector: str) -> bool:
+    """Return whether a part of a selector is one batch, such as b8 or b8x2."""
+    return any(BATCH.fullmatch(part) for part in selector.split("/"))
 
 
 def find_combination(scenarios: str, name: str) -> tuple[str, list[Case]]:

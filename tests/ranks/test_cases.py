@@ -4,7 +4,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from framebench.ranks.cases import match_cases, parse_rank_case
+from framebench.ranks.cases import match_cases, match_smallest_cases, parse_rank_case
 from framebench.strategies.registry import OVER_RANKS, STRATEGIES
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import parse_any_batch
@@ -38,6 +38,12 @@ def test_a_combination_over_ranks_has_its_parts_in_order_and_a_rounded_batch():
     combined = parse_rank_case(f"{FSDP}+checkpoint/b4", 3)
     assert combined.strategy == "checkpoint+fsdp"
     assert combined.batch == 6
+
+
+@pytest.mark.parametrize(("strategy", "samples"), [("fsdp", 4), ("accumulate_2+ddp", 8)])
+def test_the_smallest_batch_over_ranks_has_a_sample_in_each_micro_batch(strategy, samples):
+    (case,) = match_smallest_cases(f"transformer/torch/train/{strategy}/*/full", 4)
+    assert case.id == f"transformer/torch/train/{strategy}/b{samples}x4/full"
 
 
 @pytest.mark.parametrize(

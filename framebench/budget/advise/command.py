@@ -223,8 +223,15 @@ def answer_for_device(
 
     `described` is the size of a model that is only described. Raises UnknownCase and UnknownDevice.
     """
-    from framebench.devices.fit.advice import advise_on_device, fit_on_device
+    from framebench.devices.fit.advice import (
+        advise_on_device,
+        fit_on_device,
+        search_over_ranks,
+    )
 
+    if ranks and not selectors.names_batch(selector):
+        question = parse_selector(selector)
+        return search_over_ranks(question, ranks, device, budget, results, as_json)
     if ranks or selectors.asks_for_ranks(selector):
         cases = match_cases(selector, ranks)
         say_raised_batch(split_rank_selector(selector)[selectors.PARTS.index("batch")], cases)

@@ -29,16 +29,18 @@ from framebench.cli.shared import (
     out,
     parse_bytes,
     parse_selector,
+    repeat_options,
     say,
     show_progress,
 )
 from framebench.engine import environments, installed, runner
 from framebench.engine.environments import Environment, SetupError
 from framebench.models import spec
+from framebench.ranks.cases import MOST_RANKS
 from framebench.records.search import Fit
 from framebench.strategies.registry import find_baseline
 from framebench.suite import selectors
-from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case
+from framebench.suite.case import BATCH, DEFAULT_SIZE, FULL_SIZE, Case
 from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import LARGEST_BATCH, check_described
 from framebench.suite.user_file import Fault
@@ -51,6 +53,10 @@ CASES_HELP = (
 MINUTES_HELP = "For each search, after which no other batch is tried."
 FIRST_BATCH = 8  # at which a file is looked into
 EVALUATED_BATCH = 64  # tried first by `evaluate` if none is named
+# in a suggested command, where the user named none
+EXAMPLE_OVER_RANKS = "transformer/torch/train/fsdp"
+EXAMPLE_RANKS = 8
+EXAMPLE_DEVICE = "h100-80gb"
 TimeLimit = Annotated[float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each process.")]
 
 
@@ -61,6 +67,12 @@ def max_batch_(
     scenario: FileScenario = "train",
     strategies: FileStrategies = None,
     device: TargetDevice = None,
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            min=2, max=MOST_RANKS, help="With --device: number of devices that share the batch."
+        ),
+    ] = None,
     max_batch: Annotated[int, typer.Option(min=1)] = LARGEST_BATCH,
     time_limit: TimeLimit = 900.0,
     minutes: Annotated[
@@ -75,9 +87,13 @@ def max_batch_(
 ) -> None:
     """Find the largest batch that fits into a budget of memory, under an enforced limit.
 
-    What this machine has found before is answered at once.
+    What this machine has found before is answered at once. With --device the batch is predicted,
+    and with --ranks it is that of several such devices, each of which has the budget.
     """
     named_strategies = strategies.split(",") if strategies else []
+    is_over_ranks = any(map(selectors.asks_for_ranks, selectors.expand_braces(selector)))
+    if ranks is not None or is_over_ranks:
+        end_command(answer_over_ranks(selector, ranks, device, budget, results, as_json))
     if device is not None:  # predictions alone, without a limit to enforce
         any_fits = answer_for_device(
             selector, scenario, named_strategies, device, budget, results, env, as_json
@@ -219,6 +235,40 @@ def answer_for_device(
         )
     except Fault as error:
         fail(str(error), 2)
+
+
+def answer_over_ranks(
+    selector: str,
+    ranks: int | None,
+    device: str | None,
+    budget: int | None,
+    results: Path,
+    as_json: bool,
+) -> bool:
+    """Search by predictions the largest batch of several devices, and return whether any fits.
+
+    Ends the command for a file, and if workload, device or ranks are missing or a batch is named.
+    Raises UnknownCase and UnknownDevice.
+    """
+    if selector.endswith(".py"):
+        fail("--ranks takes the suite's cases, not a file", 2)
+    parts = selector.strip("/").split("/")
+    batches = [part for part in parts if BATCH.fullmatch(part)]
+    if not selector or ranks is None or device is None or batches:
+        example = "/".join("*" if part in batches else part for part in parts)
+        _, _, ranks_of_batch = batches[0].partition("x") if batches else ("", "", "")
+        example_ranks = ranks or ranks_of_batch or EXAMPLE_RANKS
+        fail(
+            "the largest batch over ranks is only predicted: name a workload, --ranks and "
+            f"--device, and no batch: framebench max-batch '{example or EXAMPLE_OVER_RANKS}' "
+            f"--ranks {example_ranks} --device {device or EXAMPLE_DEVICE}"
+            f"{repeat_options(results, budget)}",
+            2,
+        )
+    from framebench.devices.fit.advice import search_over_ranks  # imports pandas
+
+    question = parse_selector(selector)
+    return search_over_ranks(question, ranks, device, budget, results, as_json)
 
 
 def choose_cases(selector: str) -> list[Case]:

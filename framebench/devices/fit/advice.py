@@ -30,6 +30,7 @@ from framebench.devices.tables.table import (
 )
 from framebench.engine.environments import Environment
 from framebench.models.spec import USER_MODEL, load_workload
+from framebench.ranks.cases import match_smallest_cases
 from framebench.strategies.registry import describe_precisions, list_used
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
@@ -175,6 +176,17 @@ def choose_candidates(
         raise UnknownCase(f"one workload and scenario at a time, not {groups[1]} as well")
     if only_usual:
         candidates = select_usual(candidates)
+    cases, left_out = leave_out_unpredictable(candidates, device)
+    return cases, {} if only_usual else left_out
+
+
+def leave_out_unpredictable(
+    candidates: Iterable[Case], device: Device
+) -> tuple[list[Case], dict[str, str]]:
+    """Return the cases that can be predicted, and why the others cannot be, by their id.
+
+    Raises UnknownCase if none can be predicted.
+    """
     cases = []
     left_out = {}
     for case in candidates:
@@ -186,7 +198,7 @@ def choose_candidates(
     if not cases:
         reasons = "; ".join(f"{case}: {why}" for case, why in left_out.items())
         raise UnknownCase(f"nothing can be predicted: {reasons}")
-    return cases, {} if only_usual else left_out
+    return cases, left_out
 
 
 def select_usual(cases: list[Case]) -> list[Case]:
@@ -273,6 +285,38 @@ def search_on_device(
             130,
         )
     return any_fits
+
+
+def search_over_ranks(
+    question: ParsedSelector,
+    ranks: int,
+    device_name: str,
+    budget: int | None,
+    results: Path,
+    as_json: bool,
+) -> bool:
+    """Print the largest batch that several GPUs can share, and return whether any batch fits.
+
+    Each of the GPUs is `device_name`, and one of them has to have the budget. Parts that the
+    question leaves out are all frameworks and strategies over ranks, training, and the full size.
+    Raises UnknownCase and UnknownDevice.
+    """
+    device = find(device_name)
+    workload = question.workload or "transformer"
+    framework = question.framework or "*"
+    scenario = question.scenario or "train"
+    strategy = question.strategy or "*"
+    size = question.size or FULL_SIZE
+    named = f"{workload}/{framework}/{scenario}/{strategy}"
+    candidates = match_smallest_cases(f"{named}/*/{size}", ranks)
+    cases, left_out = leave_out_unpredictable(candidates, device)
+    say(
+        f"Looking for the largest batch over {ranks} ranks ({format_count(len(cases), 'case')}), "
+        "which takes several plans each; cached plans are reused. At one batch: framebench advise "
+        f"'{named}/b{ranks}x{ranks}/{size}' --device {device_name}"
+        f"{repeat_options(results, budget)}"
+    )
+    return search_on_device(cases, left_out, device_name, budget, results, as_json)
 
 
 def show_assessments(
@@ -372,7 +416,9 @@ def describe_batch(assessment: FitAssessment) -> str:
         return f"{assessment.batch}"
     if assessment.smallest_not_fitting is None:
         return f"{assessment.batch} or more"
-    return f"{assessment.batch} to {assessment.smallest_not_fitting - 1}"
+    # of batches that each rank and each micro-batch has an equal share of
+    step = assessment.case.ranks * assessment.case.strategy_spec.micro_batches
+    return f"{assessment.batch} to {assessment.smallest_not_fitting - step}"
 
 
 def describe_share(assessment: FitAssessment, assessments: Iterable[FitAssessment]) -> str:
@@ -430,6 +476,8 @@ def make_table(
         f"error by which predictions were too low ({allowed}){describe_context(first.device)}. Not "
         f"predicted: {NOT_PREDICTED}. How it is predicted: docs/devices.md."
     )
+    if first.case.ranks > 1:
+        caption += f" A batch is that of all {first.case.ranks} devices, and memory that of one."
     if first.case.workload != USER_MODEL:
         strategies = [assessment.case.strategy for assessment in assessments]
         caption += f" {describe_precisions(first.case.scenario, strategies)}"

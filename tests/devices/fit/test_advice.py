@@ -364,6 +364,35 @@ def test_max_batch_searches_the_baseline_by_default(fake_needs):
     assert {case.strategy for case in planned_cases} == {"fp32"}
 
 
+def need_a_gib_per_sample_of_a_rank(case: Case) -> int:
+    return GIB * case.batch // case.ranks
+
+
+@pytest.mark.parametrize(
+    ("command", "strategies"), [("max-batch", "{ddp,fsdp}"), ("advise", "{ddp,fsdp}/*/full")]
+)
+def test_the_largest_batch_over_ranks_is_one_that_they_share_equally(
+    fake_needs, command, strategies
+):
+    """13 samples fit on one device, and 8 devices have 13 each."""
+    planned_cases = fake_needs(need_a_gib_per_sample_of_a_rank)
+    selector = f"transformer/torch/train/{strategies}"
+    offers = list_offers(command, selector, "--ranks", "8", *GPU, "--budget", "16GiB")
+    largest = {offer["case"] for offer in offers}
+    assert largest == {f"transformer/torch/train/{name}/b104x8/full" for name in ("ddp", "fsdp")}
+    assert all(offer["next_batch_was_tried"] for offer in offers)
+    assert {case.batch % 8 for case in planned_cases} == {0}
+
+
+def test_a_gap_over_ranks_ends_at_a_batch_that_they_share():
+    case = Case.from_id("transformer/torch/train/fsdp/b16x8/full")
+    prediction = make_planned(case=case.id, framework="torch", device=GPU[1])
+    assessment = FitAssessment(
+        case, prediction, find(GPU[1]), is_exact=False, smallest_not_fitting=40
+    )
+    assert advice.describe_batch(assessment) == "16 to 32"
+
+
 @pytest.mark.parametrize(
     ("changes", "is_noted"),
     [
