@@ -24,7 +24,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from framebench.engine import mathematics, recording, references, runner, unfinished
+from framebench.engine import (
+    free_memory,
+    mathematics,
+    recording,
+    references,
+    runner,
+    unfinished,
+)
 from framebench.engine import page_cache as pages
 from framebench.engine.capacity import Capacity, fits, read_free_memory
 from framebench.engine.environments import Environment
@@ -463,6 +470,8 @@ def find_verified_block(variant: Variant, run: Run) -> VerifiedBlock | None:
 def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceMatmul | None:
     """Go through the rounds: in each the reference matmul, then live variants in random order.
 
+    Before each round free memory is written to, so that no step waits until the machine has it.
+
     Returns the reference matmul with its times, or None if no process is alive or no times are
     measured.
     """
@@ -475,6 +484,8 @@ def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceM
         for round_number in range(run.options.rounds):
             phase = f"round {round_number + 1} of {run.options.rounds}, {len(alive)} in turn"
             run.listener.phase(alive[0].variant.case, phase)
+            # one process steps at a time, and may take its memory anew in each step
+            free_memory.touch(2 * max(process.read_resident_peak() for process in alive))
             matmul.turn(round_number)
             for process in order.sample(alive, len(alive)):
                 if process.is_alive and round_number < process.rounds:

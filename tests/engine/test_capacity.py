@@ -15,7 +15,7 @@ from tests.engine.fake_blocks import CASES, make_group, map_by_strategy, open_ru
 
 
 def test_memory_limits_how_many_processes_are_alive(fake_worker, results, event_log, monkeypatch):
-    process_bytes = 2**30
+    process_bytes = 2**24
     monkeypatch.setattr(TimedProcess, "read_resident_peak", Mock(return_value=process_bytes))
     # three of the four variants may be alive, and the fourth has a block of its own
     free_bytes = int(3.2 * process_bytes / capacity.HOST_SHARE)
