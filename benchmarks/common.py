@@ -133,17 +133,17 @@ class CaseBenchmark(ABC):
         "peak memory of a step in MiB by host.rss (on a GPU by device.process)", "MiB", PEAK_VERSION
     )
     def track_peak_memory(self, strategy: str, batch: int) -> float:
-        """Return the peak by the instrument that reads all frameworks alike."""
+        """Return the peak in MiB by the instrument that all frameworks share."""
         return read_peak(self.record, self.record.shared_instrument)
 
     @metric("time of a step", "seconds")
     def track_step_time(self, strategy: str, batch: int) -> float:
-        """Return the median step."""
+        """Return the median seconds of a step."""
         return or_nan(self.record.step_time_s)
 
     @metric("time of the first step, with compilation", "seconds")
     def track_first_step(self, strategy: str, batch: int) -> float:
-        """Return the first step, with compilation."""
+        """Return the seconds of the first step, with compilation."""
         return or_nan(self.record.first_step_s)
 
     @metric("throughput", unit="of the workload")
@@ -157,7 +157,7 @@ class OwnCounter(CaseBenchmark):
 
     @metric("peak memory of a step in MiB by the framework's own counter", "MiB")
     def track_own_counter_peak(self, strategy: str, batch: int) -> float:
-        """Return the peak by `compiler.plan` of JAX, `allocator.in_use` of Jittor."""
+        """Return the peak in MiB, by `compiler.plan` of JAX or `allocator.in_use` of Jittor."""
         return read_peak(self.record, self.record.own_instrument)
 
 

@@ -194,7 +194,7 @@ class Proof:
             complete |= count(complete)
         failures = [expectation.failure(complete) for expectation in self.expectations]
         reason = "; ".join(filter(None, failures))
-        return StrategyEffect(not reason, complete, reason or None)
+        return StrategyEffect(proven=not reason, evidence=complete, reason=reason or None)
 
 
 def expect(counts: Mapping[str, Any] | None = None, /, **more: Any) -> Proof:
@@ -233,4 +233,6 @@ def judge_parts(proofs: Mapping[str, Proof], evidence: Evidence) -> StrategyEffe
             reasons.append(f"{name}: {effect.reason}" if is_combined else effect.reason)
     if is_combined:
         evidence = evidence | {"proven": proven}
-    return StrategyEffect(all(proven.values()), evidence, "; ".join(reasons) or None)
+    return StrategyEffect(
+        proven=all(proven.values()), evidence=evidence, reason="; ".join(reasons) or None
+    )

@@ -82,7 +82,7 @@ def format_throughput_ratios(group: pd.DataFrame) -> pd.Series:
         elif ratio.low is None or ratio.high is None:
             texts.append(Ratio(1 / ratio.value).text)
         else:
-            texts.append(Ratio(1 / ratio.value, 1 / ratio.high, 1 / ratio.low).text)
+            texts.append(Ratio(value=1 / ratio.value, low=1 / ratio.high, high=1 / ratio.low).text)
     return pd.Series(texts, group.index, dtype=object)
 
 

@@ -138,10 +138,10 @@ def select_evidence(rows: Sequence[Row], case: Case) -> list[Row]:
 
 
 def choose_origin(usable: Sequence[Row], case: Case) -> Origin:
-    """Return the origin of the case's own row, or else the one that most of the rows have.
+    """Return the origin of the case's own row, or else the most frequent origin.
 
-    If several origins have equally many rows, the one with the largest batch is taken, and among
-    those the first.
+    Of origins that are equally frequent, the one with the largest batch is taken, and among those
+    the first.
     """
     for row in usable:
         if row.case == case.id:
@@ -156,7 +156,7 @@ def get_origin(row: Row) -> Origin:
 
 
 def select_all_batches(case: Case) -> str:
-    """Return the selector of the cases whose records would tell the peak of this one."""
+    """Return the selector of the cases from whose records the peak of a case can be predicted."""
     selector = f"{case.workload}/{case.framework}/{case.scenario}/{case.strategy}"
     if not isinstance(case, DescribedCase):
         selector += f"/*/{case.size}"
@@ -240,7 +240,7 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     high = max(move_within(high, limits), value)
     method = f"line through batches {', '.join(map(str, batches))}"
     method += describe_reach(case.batch, max(batches))
-    return Peak("predicted", method, value, low, high)
+    return Peak("predicted", method, value, low=low, high=high)
 
 
 def drop_single_samples(evidence: Sequence[Row], case: Case) -> Sequence[Row]:
@@ -256,7 +256,7 @@ def drop_single_samples(evidence: Sequence[Row], case: Case) -> Sequence[Row]:
 
 
 def refuse_single_samples(evidence: Sequence[Row], case: Case) -> None:
-    """Raise NoRecords if the case has one sample in the model at a time, and no row had so few.
+    """Raise NoRecords if the model gets single samples in the case, and in no row of `evidence`.
 
     Convolutions may take another path for a single sample: PyTorch's U-Net needs up to 2.5 times
     the upper end of such a prediction. Models that declare to have no convolutions are predicted:
@@ -284,10 +284,10 @@ def describe_reach(batch: int, largest: int) -> str:
 
 
 def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, float]:
-    """Return the bytes that no step can do without, and those that a larger measured batch needs.
+    """Return the least and the most bytes that the case can need.
 
-    A line through noisy peaks may leave these limits. The second is infinite if no larger batch was
-    measured.
+    The least is the lower bound of its step. The most is the peak of a larger measured batch, or
+    infinite if no larger one was measured. A line through noisy peaks may leave these limits.
     """
     least = float(compute_lower_bound(case).total)
     larger_peaks = [float(get_bytes(row)) for row in evidence if row.batch > case.batch]
@@ -318,7 +318,8 @@ def predict_from_one_batch(row: Row, case: Case) -> Peak:
     scaled, shifted = scale_peak(row, case)
     method = f"scaled from batch {row.batch}, weights and states fixed"
     method += describe_reach(case.batch, row.batch)
-    return Peak("predicted", method, scaled, min(scaled, shifted), max(scaled, shifted))
+    low, high = sorted((scaled, shifted))
+    return Peak("predicted", method, scaled, low=low, high=high)
 
 
 def scale_peak(row: Row, case: Case) -> tuple[float, float]:
@@ -361,4 +362,4 @@ def predict_described(evidence: Sequence[Row], case: Case) -> Peak:
     low = least * bound
     high = most * bound + added_bytes_of_logit * logits
     method = f"lower bound x {least:.2f} to {most:.2f}, with one to three copies of the logits"
-    return Peak("predicted", method, (low + high) / 2, low, high)
+    return Peak("predicted", method, (low + high) / 2, low=low, high=high)

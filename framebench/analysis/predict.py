@@ -44,7 +44,7 @@ class PeakLine:
         # the variances of the new measurement itself, of the line's mean, and of its slope
         spread = float(1 + 1 / len(batches) + distance)
         half = compute_student_quantile(len(batches) - 2) * self.residual * spread**0.5
-        return PeakEstimate(value, value - half, value + half)
+        return PeakEstimate(value, low=value - half, high=value + half)
 
 
 def fit_line(batches: Sequence[int], peaks: Sequence[float]) -> PeakLine:

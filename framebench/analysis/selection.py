@@ -39,7 +39,7 @@ def select_current(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
 
 
 def is_unrestricted(record: RecordBase) -> bool:
-    """Return whether a record is no search under a limit, and no study of planted slowdowns."""
+    """Return whether a record was made without a limit of memory, and with nothing planted."""
     return record.provenance.memory_limit is None and not record.provenance.planted
 
 
@@ -99,7 +99,7 @@ def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
     # a case that no longer runs has no numbers, whatever it once had
     newest = ordered[-1]
     if newest.status != "ok":
-        return Measured(newest, newest, ())
+        return Measured(newest, record=newest, timed=())
     with_peaks = newest
     timed = []
     for record in ordered:
@@ -109,7 +109,7 @@ def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
             with_peaks = record
         if record.timed:
             timed.append(record)
-    return Measured(newest, with_peaks, tuple(timed))
+    return Measured(newest, record=with_peaks, timed=tuple(timed))
 
 
 def select_one_version(records: Iterable[AnyRecord]) -> list[AnyRecord]:

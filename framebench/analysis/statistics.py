@@ -147,7 +147,13 @@ def compare_blocks(logs: Sequence[float], others: Pool = NO_POOL) -> Ratio:
     p = float(mean == 0)  # without any spread no other value is possible
     if error:
         p = float(2 * special.stdtr(freedom, -abs(mean) / error))
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), p, blocks)
+    return Ratio(
+        value=math.exp(mean),
+        low=math.exp(mean - half),
+        high=math.exp(mean + half),
+        p=p,
+        blocks=blocks,
+    )
 
 
 @cache
@@ -159,10 +165,11 @@ def compute_student_quantile(freedom: int) -> float:
 
 
 def compare_peaks(base: Sequence[float], candidate: Sequence[float], instrument: str) -> Ratio:
-    """Return the largest peak over the largest peak, each of one number of bytes per process.
+    """Return the largest peak of the candidate over the largest of the base.
 
-    The interval reaches over the processes that were measured, and over what the instrument
-    resolves; of exact counters that agree it is a point.
+    The arguments have the bytes of a peak for each process. The interval reaches over the processes
+    that were measured, and over what the instrument resolves; of exact counters that agree it is a
+    point.
     """
     share, size = RESOLUTION.get(instrument, (0.0, 0))
     base_error = share + size / max(base)

@@ -190,7 +190,9 @@ def make_entry(
     numbered = wording.select_numbered(lines)
     summarized = wording.select_summarized(verdict, numbered)
     value, low, high = wording.compute_span([line for line in summarized if not line.planned])
-    files = [file for line in lines for file in line.records]
+    files: list[str] = []
+    for line in lines:
+        files += line.records
     names_machine = ""
     if claim.absent:
         files += machine.list_files([], NAMES_PROBE)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Literal, TypeGuard
 
-from framebench.analysis.statistics import compare_blocks, compute_student_quantile
+from framebench.analysis.statistics import Ratio, compare_blocks, compute_student_quantile
 from framebench.claims import plans
 from framebench.claims.plans import GPU, Plan
 from framebench.claims.probed_record import Probed
@@ -229,7 +229,7 @@ class CaseMeasure(Measure):
             estimates.append(estimate)
         if self.kind == "value":
             (estimate,) = estimates
-            return Effect(estimate.value, estimate.low, estimate.high)
+            return Effect(value=estimate.value, low=estimate.low, high=estimate.high)
         batches = [case.batch for case in cases]
         if self.kind == "flattest":
             return find_flattest(batches, estimates)
@@ -239,8 +239,8 @@ class CaseMeasure(Measure):
             return find_bend(compare_slopes(batches, estimates))
         base, candidate = estimates
         if self.kind == "ratio":
-            return divide(base, candidate)
-        return subtract(base, candidate)
+            return compute_ratio(base, candidate)
+        return compute_difference(base, candidate)
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
         if self.quantity.includes_wrong:
@@ -261,12 +261,17 @@ def compare_times(machine: MachineResults, base: Case, candidate: Case) -> Effec
     ratio = machine.compare_times(base, candidate)
     if ratio is None:
         raise NoNumber(f"{base.id} and {candidate.id} share no block, so their times have no ratio")
-    if ratio.low is None or ratio.high is None:  # fewer blocks than an interval takes
-        return Effect(ratio.value, -math.inf, math.inf)
-    return Effect(ratio.value, ratio.low, ratio.high)
+    return convert_ratio(ratio)
 
 
-def divide(base: Estimate, candidate: Estimate) -> Effect:
+def convert_ratio(ratio: Ratio) -> Effect:
+    """Return a ratio as an effect, without an interval if the ratio has none."""
+    if ratio.low is None or ratio.high is None:
+        return Effect.without_interval(ratio.value)
+    return Effect(value=ratio.value, low=ratio.low, high=ratio.high)
+
+
+def compute_ratio(base: Estimate, candidate: Estimate) -> Effect:
     """Return candidate / base.
 
     Raises NoNumber for two instruments, and if the base may be zero as far as its instrument can
@@ -281,14 +286,18 @@ def divide(base: Estimate, candidate: Estimate) -> Effect:
             f"by {base.instrument}"
         )
     return Effect(
-        candidate.value / base.value, candidate.low / base.high, candidate.high / base.low
+        value=candidate.value / base.value,
+        low=candidate.low / base.high,
+        high=candidate.high / base.low,
     )
 
 
-def subtract(base: Estimate, candidate: Estimate) -> Effect:
+def compute_difference(base: Estimate, candidate: Estimate) -> Effect:
     """Return candidate - base. Unlike a ratio, it exists if the base is zero."""
     return Effect(
-        candidate.value - base.value, candidate.low - base.high, candidate.high - base.low
+        value=candidate.value - base.value,
+        low=candidate.low - base.high,
+        high=candidate.high - base.low,
     )
 
 
@@ -304,14 +313,15 @@ def find_flattest(batches: Sequence[int], estimates: Sequence[Estimate]) -> Effe
     for (batch, estimate), (next_batch, next_estimate) in pairwise(points):
         if min(estimate.low, next_estimate.low) <= 0:
             raise NoNumber("an exponent of growth needs numbers above zero at every batch")
-        ratio = divide(estimate, next_estimate)
+        ratio = compute_ratio(estimate, next_estimate)
         # the logarithm to this base is the exponent
         base = next_batch / batch
-        exponents.append(
-            Effect(
-                math.log(ratio.value, base), math.log(ratio.low, base), math.log(ratio.high, base)
-            )
+        exponent = Effect(
+            value=math.log(ratio.value, base),
+            low=math.log(ratio.low, base),
+            high=math.log(ratio.high, base),
         )
+        exponents.append(exponent)
     return min(exponents, key=attrgetter("value"))
 
 
@@ -330,36 +340,43 @@ def compare_slopes(batches: Sequence[int], estimates: Sequence[Estimate]) -> lis
     slopes = []  # bytes of a sample
     points = zip(batches, estimates, strict=True)
     for (batch, estimate), (next_batch, next_estimate) in pairwise(points):
-        added = subtract(estimate, next_estimate)
+        added = compute_difference(estimate, next_estimate)
         samples = next_batch - batch
-        slopes.append(Effect(added.value / samples, added.low / samples, added.high / samples))
+        slope = Effect(
+            value=added.value / samples, low=added.low / samples, high=added.high / samples
+        )
+        slopes.append(slope)
     factors = []
     for slope, next_slope in pairwise(slopes):
         if slope.low <= 0 or next_slope.low <= 0:
             raise NoNumber("an added sample does not add bytes between all batches")
-        factor = next_slope.value / slope.value
-        factors.append(Effect(factor, next_slope.low / slope.high, next_slope.high / slope.low))
+        factor = Effect(
+            value=next_slope.value / slope.value,
+            low=next_slope.low / slope.high,
+            high=next_slope.high / slope.low,
+        )
+        factors.append(factor)
     return factors
 
 
 def find_smallest(effects: Sequence[Effect]) -> Effect:
     """Return the smallest of several numbers, with the interval of the smallest."""
     return Effect(
-        min(effect.value for effect in effects),
-        min(effect.low for effect in effects),
-        min(effect.high for effect in effects),
+        value=min(effect.value for effect in effects),
+        low=min(effect.low for effect in effects),
+        high=min(effect.high for effect in effects),
     )
 
 
 def find_bend(ratios: Sequence[Effect]) -> Effect:
     """Return the largest distance of any ratio from 1, above or below."""
-    value, low, high = 0.0, 0.0, 0.0
+    value = low = high = 0.0
     for ratio in ratios:
         value = max(value, abs(ratio.value - 1))
         # the distance of the nearer end: 0 if the interval contains 1
         low = max(low, ratio.low - 1, 1 - ratio.high)
         high = max(high, abs(ratio.low - 1), abs(ratio.high - 1))
-    return Effect(value, low, high)
+    return Effect(value=value, low=low, high=high)
 
 
 @dataclass(frozen=True)
@@ -400,7 +417,7 @@ class PlannedRatio(Measure):
     def compute_effect(self, machine: MachineResults, size: str) -> Effect:
         # the base is the first of the two, as in `refs`
         base, candidate = self.find_plans(machine)
-        return plans.divide_plans(candidate, base, self.quantity)
+        return plans.divide_plans(base, candidate, self.quantity)
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
         case_plans = [machine.get_plan(case) for case in self.list_planned_cases()]
@@ -491,46 +508,41 @@ class ProgramMeasure(Measure):
         NoNumber.
         """
         if self.read in ("ratio", "share saved"):
-            return self.divide(first, second)
+            return self.compare_by_process(first, second)
         values = list(first)
         if self.read == "difference":
             values = [left - right for left, right in zip(first, second, strict=True)]
         elif self.read == "error":
             values = [abs(value / self.right - 1) for value in first]
-        if not self.exact:
-            return average(values)
-        return Effect(statistics.median(values), min(values), max(values))
+        return Effect.of_counts(values) if self.exact else average(values)
 
-    def divide(self, first: Sequence[float], second: Sequence[float]) -> Effect:
+    def compare_by_process(self, first: Sequence[float], second: Sequence[float]) -> Effect:
         """Return first / second, or for `share saved` 1 - first / second. Raises NoNumber."""
         if min(second) <= 0:
             raise NoNumber(f"{self.of[1]} is zero or less, so there is no ratio to it")
         # each ratio is of one process, so what the process adds to both sides cancels
         ratios = [value / base for value, base in zip(first, second, strict=True)]
         if self.exact:
-            return Effect(statistics.median(ratios), min(ratios), max(ratios))
+            return Effect.of_counts(ratios)
         log_ratios = [math.log(ratio) for ratio in ratios]
-        mean = compare_blocks(log_ratios)
-        low, high = mean.low, mean.high
-        if low is None or high is None:  # fewer processes than an interval takes
-            low, high = -math.inf, math.inf
+        mean = convert_ratio(compare_blocks(log_ratios))
         if self.read == "share saved":
-            return Effect(1 - mean.value, 1 - high, 1 - low)
-        return Effect(mean.value, low, high)
+            return Effect(value=1 - mean.value, low=1 - mean.high, high=1 - mean.low)
+        return mean
 
     def list_files(self, machine: MachineResults, size: str) -> list[str]:
         return machine.list_files([], self.probe)
 
 
 def average(values: Sequence[float]) -> Effect:
-    """Return the mean over processes with Student's interval, infinite for a single process."""
+    """Return the mean over processes with Student's interval; without one for a single process."""
     mean = statistics.fmean(values)
     if len(values) < 2:
-        return Effect(mean, -math.inf, math.inf)
+        return Effect.without_interval(mean)
     # Student's, since the spread of five processes is known badly
     error = statistics.stdev(values) / math.sqrt(len(values))
     half = compute_student_quantile(len(values) - 1) * error
-    return Effect(mean, mean - half, mean + half)
+    return Effect(value=mean, low=mean - half, high=mean + half)
 
 
 def choose_peak(measure: Measure, device: str) -> Measure:

@@ -8,7 +8,6 @@ nineteen of twenty. A number has no interval where too few peaks of its kind wer
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -69,37 +68,44 @@ def make_plan(planned: Planned, file: Path) -> Plan:
     )
 
 
-def divide_plans(candidate: Plan, base: Plan, quantity: PlannedQuantity) -> Effect:
+def divide_plans(base: Plan, candidate: Plan, quantity: PlannedQuantity) -> Effect:
     """Return candidate / base, in an interval with room for both errors.
 
     There is no interval if the error of either is not judged. Raises NoNumber.
     """
-    low, value, high = bound_bytes(candidate, quantity)
-    base_low, base_value, base_high = bound_bytes(base, quantity)
-    if base_value == 0:
+    base_bytes = bound_bytes(base, quantity)
+    candidate_bytes = bound_bytes(candidate, quantity)
+    if base_bytes.value == 0:
         raise NoNumber(f"the plan of the base tells no {quantity}")
-    ratio = value / base_value
+    ratio = candidate_bytes.value / base_bytes.value
     is_judged = candidate.interval.is_judged and base.interval.is_judged
     if not is_judged and quantity != "weights":
-        return Effect(ratio, -math.inf, math.inf)
-    return Effect(ratio, low / base_high, high / base_low)
+        return Effect.without_interval(ratio)
+    return Effect(
+        value=ratio,
+        low=candidate_bytes.low / base_bytes.high,
+        high=candidate_bytes.high / base_bytes.low,
+    )
 
 
-def bound_bytes(plan: Plan, quantity: PlannedQuantity) -> tuple[float, float, float]:
-    """Return the least bytes that may be measured, the planned ones, and the most.
+def bound_bytes(plan: Plan, quantity: PlannedQuantity) -> Effect:
+    """Return the planned bytes, from the least to the most that may be measured.
 
     The bytes of weights have no error: the tensors have the same size on every device.
     """
     if quantity == "weights":
-        return plan.weights, plan.weights, plan.weights
+        return Effect.exact(plan.weights)
     down = 1 + plan.interval.low
     up = 1 + plan.interval.high
     if quantity == "added":  # a difference of two numbers that may be off in opposite directions
         least = plan.in_use * down - plan.standing * up
-        most = plan.in_use * up - plan.standing * down
-        return max(least, 1.0), plan.in_use - plan.standing, most
+        return Effect(
+            value=plan.in_use - plan.standing,
+            low=max(least, 1.0),
+            high=plan.in_use * up - plan.standing * down,
+        )
     planned = plan.activations if quantity == "activations" else plan.peak
-    return planned * down, planned, planned * up
+    return Effect(value=planned, low=planned * down, high=planned * up)
 
 
 def find_report(results: Path, release: str) -> Path:

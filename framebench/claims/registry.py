@@ -25,7 +25,7 @@ class Registry:
     def __init__(self, claims: tuple[Claim, ...]) -> None:
         """Keep the claims, and all their ids and names in `names`."""
         self.claims = claims
-        self.names = {name for claim in claims for name in (claim.id, claim.name.upper())}
+        self.names = {claim.id for claim in claims} | {claim.name.upper() for claim in claims}
 
     @cached_property
     def index(self) -> Index:

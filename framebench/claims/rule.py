@@ -27,7 +27,8 @@ more; one that it never happens is contradicted by a count of one.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+import statistics
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -83,7 +84,17 @@ class Effect(NamedTuple):
     @classmethod
     def exact(cls, value: float) -> Effect:
         """Return the effect of a number without an error."""
-        return cls(value, low=value, high=value)
+        return cls(value=value, low=value, high=value)
+
+    @classmethod
+    def without_interval(cls, value: float) -> Effect:
+        """Return the effect of a number whose error is unknown."""
+        return cls(value=value, low=-math.inf, high=math.inf)
+
+    @classmethod
+    def of_counts(cls, values: Sequence[float]) -> Effect:
+        """Return the median of numbers without an error, from the smallest to the largest."""
+        return cls(value=statistics.median(values), low=min(values), high=max(values))
 
 
 @dataclass(frozen=True)
@@ -145,7 +156,7 @@ def list_open_verdicts(effect: Effect, target: Target) -> tuple[Verdict, ...]:
 
 
 def decide(effect: Effect, target: Target) -> Verdict:
-    """Return the verdict on one effect. Raises ValueError for an interval that is none."""
+    """Return the verdict on one effect. Raises ValueError unless low <= value <= high."""
     if not effect.low <= effect.value <= effect.high or not math.isfinite(effect.value):
         raise ValueError(f"no interval: {effect}")
     possible = list_open_verdicts(effect, target)

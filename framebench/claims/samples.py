@@ -106,7 +106,7 @@ def make_count(
                 counts.append(float(count))
         if not counts:
             return None
-        return Estimate(counts[-1], min(counts), max(counts))
+        return Estimate(value=counts[-1], low=min(counts), high=max(counts))
 
     return SampledQuantity(name, estimate, is_evidence=is_evidence, includes_wrong=includes_wrong)
 
@@ -149,7 +149,7 @@ def estimate_unused(records: Sequence[Record]) -> Estimate | None:
                 shares.append(1 - step["allocator.in_use"] / reserved)
     if not shares:
         return None
-    return Estimate(max(shares), min(shares), max(shares))
+    return Estimate(value=max(shares), low=min(shares), high=max(shares))
 
 
 def read_evidence(record: Record, name: str) -> float | None:

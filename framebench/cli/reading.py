@@ -203,7 +203,7 @@ def show(
 
 
 def find_records(
-    folder: Results, machine: str | None, selectors: list[str] | None
+    results: Results, machine: str | None, selectors: list[str] | None
 ) -> tuple[list[str], list[Record]]:
     """Return the machines that a command reads, and their records of the selected cases.
 
@@ -215,18 +215,18 @@ def find_records(
 
     if selectors:
         case_ids = {case.id for case in choose_cases(selectors, [], size="*")}
-        records = [record for record in folder.records if record.case in case_ids]
+        records = [record for record in results.records if record.case in case_ids]
         counts = count_cases(records)
         # a machine with some of the cases is better than this one without any
-        machines = find_machines(folder, machine, make_suitability_test(folder, counts))
+        machines = find_machines(results, machine, make_suitability_test(results, counts))
         if machine is None:
             print_machine_with_more(machines[0], counts)
     else:
-        records = folder.records
-        machines = find_machines(folder, machine)
+        records = results.records
+        machines = find_machines(results, machine)
     records = [record for record in records if record.provenance.machine in machines]
     if not records:
-        fail(f"no such records under {folder.root}; {suggest_first_run(folder.root)}", 1)
+        fail(f"no such records under {results.root}; {suggest_first_run(results.root)}", 1)
     return machines, records
 
 
@@ -253,7 +253,7 @@ def count_cases(records: Iterable[Record]) -> dict[str, CaseCount]:
 
 
 def make_suitability_test(
-    folder: Results, counts: Mapping[str, CaseCount]
+    results: Results, counts: Mapping[str, CaseCount]
 ) -> Callable[[str], bool]:
     """Return a function that says whether a machine's records are shown for some cases.
 
@@ -264,7 +264,7 @@ def make_suitability_test(
     machine_with_most = max(counts, key=lambda name: counts[name], default="")
 
     def is_suitable(machine: str) -> bool:
-        is_preferred = bool(folder.explain_choice(machine, processor))
+        is_preferred = bool(results.explain_choice(machine, processor))
         return machine in counts and (is_preferred or machine == machine_with_most)
 
     return is_suitable

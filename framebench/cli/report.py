@@ -92,29 +92,29 @@ def report(
     # files that are committed to the repository show only committed records
     goes_into_repository = docs or ((figures or notebooks) and not to)
     only_committed = machine is None and bool(goes_into_repository)
-    folder = Results.committed(results) if only_committed else Results(results)
+    recorded = Results.committed(results) if only_committed else Results(results)
     if figures or notebooks:
         # published files show the machine with the most records, on whatever machine they are made
         is_published = to is None
         chosen = find_machine(
-            folder, machine, folder.has_more_than_trials, by_processor=not is_published
+            recorded, machine, recorded.has_more_than_trials, by_processor=not is_published
         )
         if figures:
-            write_figures(figures, folder, chosen, to or FIGURES)
+            write_figures(figures, recorded, chosen, to or FIGURES)
         if notebooks:
             from framebench.publish.notebooks.notebook import run
 
-            run(notebooks, folder, chosen, to)
+            run(notebooks, recorded, chosen, to)
         return
     named = ALL if only_committed else machine
-    machines, records = find_records(folder, named, selectors)
+    machines, records = find_records(recorded, named, selectors)
     if selectors:
-        records = add_baselines(records, folder)
+        records = add_baselines(records, recorded)
     if html:
-        write_site(records, folder, to or SITE)
+        write_site(records, recorded, to or SITE)
         return
     whole_machines = [] if selectors else machines
-    write_tables(records, folder, whole_machines, docs or [], to)
+    write_tables(records, recorded, whole_machines, docs or [], to)
 
 
 def check_options(
@@ -141,7 +141,7 @@ def check_options(
         )
 
 
-def add_baselines(records: list[Record], folder: Results) -> list[Record]:
+def add_baselines(records: list[Record], results: Results) -> list[Record]:
     """Return the records, and those of their baselines on the same machines.
 
     Ratios are relative to baselines. Prints which baseline has no record: a case then has no ratio.
@@ -155,7 +155,7 @@ def add_baselines(records: list[Record], folder: Results) -> list[Record]:
             baselines.add((record.provenance.machine, baseline.id))
     needed = requested | baselines
     shown = []
-    for record in folder.records:
+    for record in results.records:
         if (record.provenance.machine, record.case) in needed:
             shown.append(record)
     missing = baselines - {(record.provenance.machine, record.case) for record in shown}
@@ -164,7 +164,7 @@ def add_baselines(records: list[Record], folder: Results) -> list[Record]:
         count = format_count(len(missing), "baseline")
         say(
             f"no ratios to {count} without a record, such as {example} on {machine}"
-            f"{suggest_measuring(example, folder.root)}"
+            f"{suggest_measuring(example, results.root)}"
         )
     return shown
 
@@ -186,7 +186,7 @@ def print_predictions(device: str, results: Path) -> None:
 
 def write_tables(
     records: list[Record],
-    folder: Results,
+    results: Results,
     machines: list[str],
     documents: list[Path],
     to: Path | None,
@@ -195,7 +195,7 @@ def write_tables(
 
     Args:
         records: Those to show.
-        folder: The results that they are from; nothing is written into it.
+        results: The results that they are from; nothing is written into it.
         machines: Those of which `records` has all records. A summary is printed of each. If empty,
             the records are of only some cases, whose tables are printed.
         documents: The files to fill in.
@@ -203,14 +203,14 @@ def write_tables(
     """
     from framebench.publish.tables import make_tables
 
-    tables = make_tables(records, folder)
+    tables = make_tables(records, results)
     if not machines:
         for table in tables:
             # the others are of what several machines have published, or have nothing to show
             if table.machine and table.rows:
                 table.terminal(out)
     for machine in machines:
-        print_summary(folder, machine)
+        print_summary(results, machine)
         if to is None:
             continue
         machine_tables = [table.markdown() for table in tables if table.machine == machine]
@@ -218,17 +218,17 @@ def write_tables(
         store.write_atomically("\n".join(machine_tables), target)
         say(f"every table: {target}")
     if documents:
-        if len(records) < len(folder.records):  # documents show all
-            tables = make_tables(folder.records, folder)
-        fill_documents(documents, folder, tables)
+        if len(records) < len(results.records):  # documents show all
+            tables = make_tables(results.records, results)
+        fill_documents(documents, results, tables)
 
 
-def fill_documents(documents: list[Path], folder: Results, tables: list[Table]) -> None:
-    """Fill in the tables of the documents; `tables` are those of all records of the folder."""
+def fill_documents(documents: list[Path], results: Results, tables: list[Table]) -> None:
+    """Fill in the tables of the documents; `tables` are those of all records."""
     from framebench.analysis.reports.documents import NoSuchTable, refresh
     from framebench.publish.tables import make_document_parts
 
-    parts = make_document_parts(folder, tables)
+    parts = make_document_parts(results, tables)
     for document in documents:
         try:
             store.replace_text(refresh(document.read_text(encoding="utf-8"), parts), document)
@@ -238,35 +238,35 @@ def fill_documents(documents: list[Path], folder: Results, tables: list[Table]) 
             fail(f"{document}: no text in UTF-8 ({error.reason}); name a Markdown file", 2)
 
 
-def print_summary(folder: Results, machine: str) -> None:
+def print_summary(results: Results, machine: str) -> None:
     """Print the answer for a machine, and the selectors of all tables."""
     from framebench.analysis.reports.answer import make_answer
     from framebench.analysis.tables import make_index
 
-    rows = folder.table(machine)
+    rows = results.table(machine)
     for table in (make_answer(rows), make_index(rows)):
         table.terminal(out)
 
 
-def write_site(records: list[Record], folder: Results, target: Path) -> None:
+def write_site(records: list[Record], results: Results, target: Path) -> None:
     """Write these records as pages that need neither network nor server."""
     from framebench.publish.site.build import build
 
     check_writable(target)
     try:
-        pages = build(folder, target, records)
+        pages = build(results, target, records)
     except ValueError as error:
         fail(str(error), 2)
     say(f"{len(pages)} pages; open {target / 'index.html'}")
 
 
-def write_figures(name: str, folder: Results, machine: str, target: Path) -> None:
+def write_figures(name: str, results: Results, machine: str, target: Path) -> None:
     """Write the figures of this name, or all figures, from the records of one machine."""
     from framebench.publish.figures import save
 
     check_writable(target)
     try:
-        paths = save(folder.table(machine), target, folder, "*" if name == ALL else name)
+        paths = save(results.table(machine), target, results, "*" if name == ALL else name)
     except ValueError as error:
         fail(str(error), 2)
     echo("\n".join(map(str, paths)))

@@ -374,7 +374,7 @@ def report_failures(statuses: list[str], what: str = "cases") -> bool:
 
 
 def find_machine(
-    folder: Results,
+    results: Results,
     named: str | None,
     is_suitable: Callable[[str], bool] = lambda name: True,
     by_processor: bool = True,
@@ -388,7 +388,7 @@ def find_machine(
     Ends the command if `all` is named, if there are no records, or if the named machine has none.
 
     Args:
-        folder: The results.
+        results: The results.
         named: The machine that the user named, or None.
         is_suitable: Whether the machine of this name has what the command needs.
         by_processor: False if a machine with this processor does not come before others, as for
@@ -397,26 +397,26 @@ def find_machine(
     from framebench.analysis.results import NoRecords, UnknownMachine
 
     provenance.read_machine_name()  # raises for a bad name, also where there are no records
-    if named == ALL and folder.machines:
-        machines = ", ".join(folder.machines)
+    if named == ALL and results.machines:
+        machines = ", ".join(results.machines)
         fail(f"this is about one machine, not {ALL}; choose from: {machines}", 2)
     processor = provenance.describe_hardware()["cpu"] if by_processor else None
     try:
-        machine = folder.choose_machine(named, is_suitable, processor)
+        machine = results.choose_machine(named, is_suitable, processor)
     except NoRecords as error:
         fail(str(error), 1)
     except UnknownMachine as error:
         fail(str(error), 2)
-    others = ", ".join(name for name in folder.machines if name != machine)
+    others = ", ".join(name for name in results.machines if name != machine)
     if named is None and others:
-        reason = folder.explain_choice(machine, processor)
+        reason = results.explain_choice(machine, processor)
         chosen = f"{machine}, {reason}" if reason else machine
         say(f"machine {chosen}; --machine takes the records of another: {others}")
     return machine
 
 
 def find_machines(
-    folder: Results,
+    results: Results,
     named: str | None,
     is_suitable: Callable[[str], bool] = lambda name: True,
 ) -> list[str]:
@@ -424,13 +424,13 @@ def find_machines(
 
     The one with the most records comes first.
     """
-    if named == ALL and folder.machines:
-        return folder.machines
-    return [find_machine(folder, named, is_suitable)]
+    if named == ALL and results.machines:
+        return results.machines
+    return [find_machine(results, named, is_suitable)]
 
 
 def find_answering_machines(
-    folder: Results,
+    results: Results,
     named: str | None,
     count_answers: Callable[[str], tuple[int, ...]] = lambda name: (1,),
     limit: int | None = None,
@@ -446,16 +446,16 @@ def find_answering_machines(
     Machines with only zeros are left out.
     """
     if named is not None:
-        return [find_machine(folder, named)]
+        return [find_machine(results, named)]
     processor = provenance.describe_hardware()["cpu"]
     counts = {}
     preferred = []
     others = []
-    for name in folder.order_machines(processor):
+    for name in results.order_machines(processor):
         counts[name] = count_answers(name)
         if not any(counts[name]):
             continue
-        if folder.explain_choice(name, processor):
+        if results.explain_choice(name, processor):
             preferred.append(name)
         else:
             others.append(name)
@@ -463,9 +463,9 @@ def find_answering_machines(
     others.sort(key=lambda name: counts[name], reverse=True)
     answering = [*preferred, *others][:limit]
     if len(answering) < 2 or not preferred:
-        return [find_machine(folder, None, lambda name: name in answering[:1])]
+        return [find_machine(results, None, lambda name: name in answering[:1])]
     first, *others = answering
-    reason = folder.explain_choice(first, processor)
+    reason = results.explain_choice(first, processor)
     say(
         f"machine {first}, {reason}; what it has not measured comes from {', '.join(others)} "
         "(--machine NAME takes one alone)",

@@ -29,7 +29,9 @@ def setup(
     """Build the frameworks' environments now. Otherwise they are built when first needed."""
     cases = list_profile_cases()
     if kernels:
-        cases = [case for selector in kernels for case in select(selector)]
+        cases = []
+        for selector in kernels:
+            cases += select(selector)
     for framework in frameworks or ():
         # refuses a wrong name before minutes are spent on the others
         find_pinned_version(framework)

@@ -201,7 +201,7 @@ def read_case_outcome(worker: Worker, outcome: Outcome) -> CaseOutcome:
     if measured.verification is None:
         return CaseOutcome(outcome.status, outcome.reason, log=outcome.log)
     reason = f"measured and verified, but the strategy was not proven: {outcome.reason}"
-    unproven = StrategyEffect(False, {"lost": reason}, outcome.reason)
+    unproven = StrategyEffect(proven=False, evidence={"lost": reason}, reason=outcome.reason)
     return CaseOutcome("ok", reason, replace(measured, effect=unproven), outcome.log)
 
 
@@ -293,7 +293,7 @@ def explain_slowness(case: Case) -> str | None:
 
 
 def is_expected_failure(record: Record) -> bool:
-    """Return whether a case without numbers could have had none on this machine.
+    """Return whether this machine can give no numbers of a case, so that its failure is no fault.
 
     Either the processor has no units for it, or the framework computes it wrong by itself.
     """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -16,14 +16,16 @@ from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.rendering import MIB, format_mib
 from framebench.analysis.results import Results
-from framebench.explain.record import Explanation
+from framebench.explain.record import Explanation, LayerMemory, count_bytes_by_kind
 from framebench.explain.table import (
     FINE,
+    count_bytes,
     fold_numbers,
     load_explanations,
     select_newest_version,
 )
 from framebench.records.record_base import parse_case
+from framebench.suite.sequences import group_by
 
 COLOURS = {
     "forward": "#0173b2",
@@ -204,29 +206,42 @@ def draw_step(explanation: Explanation) -> Figure:
 
 
 def merge_kinds(sizes: pd.DataFrame) -> pd.DataFrame:
-    """Return a column for each kind that has a colour, in their order, of a column for each kind.
+    """Return the bytes of each kind in KIND_COLOURS, in that order; other kinds are summed.
 
-    What a step of JAX returns is of the kind that it replaces.
+    What a step of JAX returns, such as `new parameter`, is of the kind that it replaces.
+
+    Args:
+        sizes: Bytes, with a column for each kind.
     """
-    names = [str(kind).removeprefix("new ") for kind in sizes]
-    merged = sizes.T.groupby([name if name in KIND_COLOURS else "other" for name in names]).sum().T
+    merged_kinds = []
+    for kind in sizes:
+        name = str(kind).removeprefix("new ")
+        merged_kinds.append(name if name in KIND_COLOURS else "other")
+    merged = sizes.T.groupby(merged_kinds).sum().T
     return merged[[kind for kind in KIND_COLOURS if kind in merged]]
 
 
 def tabulate_kinds_by_layer(explanation: Explanation) -> pd.DataFrame:
     """Return the bytes at the peak with a row for each layer and a column for each kind.
 
-    Layers that differ only in a number share a row. The largest come first, the rest last.
+    Layers that differ only in a number share a row. The largest come first. All layers after
+    LARGEST rows share the last row, `the rest`.
     """
-    holders = pd.DataFrame(dict(holder) for holder in explanation.holders)
-    folded = holders["layer"].map(fold_numbers)
-    layers = holders.groupby(folded)["layer"].unique()
-    sizes = holders.pivot_table("bytes", folded, "kind", "sum", fill_value=0)
-    sizes = sizes.loc[sizes.sum(axis=1).sort_values(ascending=False).index]
-    names = []
-    for name in sizes.index:
-        first, *others = layers[name]
-        names.append(f"{name} ({1 + len(others)})" if others else first or "(no layer)")
-    sizes.index = pd.Index(names)
-    rest = sizes[LARGEST:].sum().to_frame("the rest").T
-    return pd.concat([sizes[:LARGEST], rest]) if len(sizes) > LARGEST else sizes
+    groups = group_by(explanation.holders, lambda holder: fold_numbers(holder.layer))
+    largest_first = sorted(groups.values(), key=count_bytes, reverse=True)
+    rows = {}
+    for holders in largest_first[:LARGEST]:
+        rows[name_layers(holders)] = count_bytes_by_kind(holders)
+    others = list(chain.from_iterable(largest_first[LARGEST:]))
+    if others:
+        rows["the rest"] = count_bytes_by_kind(others)
+    return pd.DataFrame(list(rows.values()), index=list(rows)).fillna(0)
+
+
+def name_layers(holders: Sequence[LayerMemory]) -> str:
+    """Return the layer of these holders, or `blocks.*.fc1 (8)` for eight layers of such a name."""
+    layers = {holder.layer for holder in holders}
+    layer = holders[0].layer
+    if len(layers) > 1:
+        return f"{fold_numbers(layer)} ({len(layers)})"
+    return layer or "(no layer)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from pydantic import model_validator
 
@@ -29,6 +30,14 @@ class LayerMemory(RecordPart):
     bytes: int
     tensors: int
     by: tuple[str, ...] = ()  # the operators that made it, the one with most bytes first
+
+
+def count_bytes_by_kind(holders: Iterable[LayerMemory]) -> Counter[str]:
+    """Return the bytes of some holders by kind."""
+    bytes_by_kind: Counter[str] = Counter()
+    for holder in holders:
+        bytes_by_kind[holder.kind] += holder.bytes
+    return bytes_by_kind
 
 
 class Explanation(RecordPart):
@@ -75,10 +84,7 @@ class Explanation(RecordPart):
     @property
     def kinds(self) -> dict[str, int]:
         """Return the bytes at the peak by kind, most first."""
-        bytes_by_kind: Counter[str] = Counter()
-        for holder in self.holders:
-            bytes_by_kind[holder.kind] += holder.bytes
-        return dict(bytes_by_kind.most_common())
+        return dict(count_bytes_by_kind(self.holders).most_common())
 
     @property
     def framework(self) -> str:

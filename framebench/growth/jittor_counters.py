@@ -121,7 +121,7 @@ def describe_array(variable: re.Match[str], maker: str, user: str) -> LiveStorag
 
 
 def read_number(node: str) -> str:
-    """Return the number of a node: that of `Var(12:1:1` is 12."""
+    """Return the number in the text of a node, such as `12` of `Var(12:1:1`."""
     return node.partition("(")[2].partition(":")[0]
 
 

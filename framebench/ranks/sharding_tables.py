@@ -159,7 +159,10 @@ def load_predictions(root: Path) -> list[Prediction]:
 
 
 def tabulate_predictions(predictions: Sequence[Prediction]) -> Table:
-    """Return a table of the predicted peaks of one rank, and of the bounds of their parts."""
+    """Return a table of the predicted peaks of one rank, and of the bounds of their parts.
+
+    There must be a prediction.
+    """
     versions = {}
     for framework in ("torch", "jax"):
         releases = set()
@@ -177,23 +180,9 @@ def tabulate_predictions(predictions: Sequence[Prediction]) -> Table:
         "Korthikanti et al. 2022 without dropout and in float32: of the blocks alone, scores "
         f"stored. PyTorch {versions['torch']}, JAX {versions['jax']}."
     )
-    columns = (
-        "framework",
-        "strategy",
-        "size",
-        "ranks",
-        "batch of a rank",
-        "peak",
-        "states",
-        "gathered",
-        "largest unit",
-        "activations",
-        "formula",
-    )
-    rows = []
-    for prediction in predictions:
-        cells = describe_prediction(prediction)
-        rows.append([cells[column] for column in columns])
+    cells = [describe_prediction(prediction) for prediction in predictions]
+    columns = list(cells[0])
+    rows = [list(row.values()) for row in cells]
     return Table.of_text("Peaks of one rank, predicted", caption, columns, rows, left=3)
 
 

@@ -170,7 +170,7 @@ def join_verified(answers: list[dict[str, Any]]) -> dict[str, Any]:
     reason = effects[0]["reason"]
     if reason is None and proven < len(answers):
         reason = f"proven in {proven} of {len(answers)} ranks"
-    effect = StrategyEffect(proven == len(answers), evidence, reason)
+    effect = StrategyEffect(proven=proven == len(answers), evidence=evidence, reason=reason)
     return {**answers[0]["result"], "effect": to_json(effect)}
 
 

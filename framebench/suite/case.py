@@ -48,7 +48,7 @@ class UnknownCase(ValueError):
 class Case:
     """One thing to measure, by the names of its parts.
 
-    `spec`, `stage` and `plan` are the objects that `workload`, `scenario` and `strategy` name.
+    `workload_spec`, `scenario_spec` and `strategy_spec` return the declarations of these names.
     """
 
     workload: str

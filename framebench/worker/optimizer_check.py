@@ -81,7 +81,8 @@ class OptimizerCheck:
             # A state in 8 bits was rounded after the update, so it does not give the update.
             if state.nbytes < 2 * state.array.size:
                 return
-            states_by_weight.setdefault(state.name, {})[state.kind] = view_as_real(state.array)
+            flat = view_as_real(state.array).reshape(-1)
+            states_by_weight.setdefault(state.name, {})[state.kind] = flat
         unchanged = self.find_unchanged_weights(states_by_weight)
         self.skipped |= unchanged
         may_skip = unchanged & list_skipped_by_baseline(adapter.case)
@@ -111,19 +112,17 @@ class OptimizerCheck:
         Args:
             optimizer: See `compute_update`.
             name: The name of the weight.
-            states: By kind, the weight's states after the update, of the weight's shape.
+            states: By kind, the weight's states after the update, as flat arrays.
         """
-        initial = self.initial_weights[name]
+        initial = self.initial_weights[name].reshape(-1)
         if name not in self.expected_change:
-            self.expected_change[name] = np.zeros(initial.shape, np.float32)
-        # flat views: what is written into `change` is written into `self.expected_change`
-        initial = initial.reshape(-1)
+            self.expected_change[name] = np.zeros(self.initial_weights[name].shape, np.float32)
+        # a view: what is written into it is written into `self.expected_change`
         change = self.expected_change[name].reshape(-1)
-        flat_states = {kind: array.reshape(-1) for kind, array in states.items()}
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)
-            states_of_chunk = {kind: array[chunk] for kind, array in flat_states.items()}
             before = initial[chunk] + change[chunk].astype(np.float64)
+            states_of_chunk = {kind: state[chunk] for kind, state in states.items()}
             after = compute_update(optimizer, self.steps, before, states_of_chunk)
             change[chunk] = after - initial[chunk]
 

@@ -115,7 +115,7 @@ def test_a_ratio_to_zero_is_refused():
 def test_the_error_of_a_ratio_joins_the_errors_of_both_plans():
     small = Plan(Path(), make_interval(-0.05, 0.1), peak=60, in_use=60)
     large = Plan(Path(), make_interval(-0.01, 0.02), peak=100, in_use=100)
-    ratio = divide_plans(small, large, "peak")
+    ratio = divide_plans(base=large, candidate=small, quantity="peak")
     # the low end has the smallest numerator over the largest denominator
     assert ratio.low == pytest.approx(60 * 0.95 / (100 * 1.02))
     assert ratio.high == pytest.approx(60 * 1.1 / (100 * 0.99))
@@ -124,18 +124,20 @@ def test_the_error_of_a_ratio_joins_the_errors_of_both_plans():
 def test_a_ratio_of_plans_has_no_interval_if_an_error_is_not_judged():
     judged = Plan(Path(), make_interval(0, 0.01), peak=60, weights=60)
     not_judged = Plan(Path(), make_interval(0, 0.01, rows=4), peak=100, weights=100)
-    assert divide_plans(judged, not_judged, "peak") == (0.6, -math.inf, math.inf)
+    ratio = divide_plans(base=not_judged, candidate=judged, quantity="peak")
+    assert ratio == Effect.without_interval(0.6)
 
 
 def test_planned_weights_have_no_error():
     base = Plan(Path(), make_interval(-0.05, 0.1), peak=60, weights=60)
     candidate = Plan(Path(), make_interval(0, 0.01, rows=4), peak=100, weights=90)
-    assert divide_plans(candidate, base, "weights") == (1.5, 1.5, 1.5)
+    ratio = divide_plans(base=base, candidate=candidate, quantity="weights")
+    assert ratio == Effect.exact(1.5)
 
 
 def test_planned_added_memory_has_the_errors_of_both_its_parts():
     plan = Plan(Path(), make_interval(-0.1, 0.2), peak=100, standing=40, in_use=100)
-    assert bound_bytes(plan, "added") == pytest.approx((90 - 48, 60, 120 - 36))
+    assert bound_bytes(plan, "added") == pytest.approx(Effect(value=60, low=90 - 48, high=120 - 36))
 
 
 def test_a_planned_report_is_exact(results):

@@ -108,7 +108,7 @@ def read_statistics(adapter: JaxAdapter) -> Evidence:
 
 @switch
 def pool_off(adapter: JaxAdapter) -> Proof:
-    """Prove that XLA counts nothing: its counts are those of its pools, and there is none."""
+    """Prove that XLA counts no allocation: it counts only in pools, and is to have none."""
     return expect(platform="gpu", counted={}).counting(lambda: read_statistics(adapter))
 
 

@@ -58,11 +58,13 @@ def read_states(
         if field in ADAFACTOR_MEANS:
             yield name_mean(field, weight_path, to_numpy(value), params, names)
             continue
+        kind = KINDS.get(field, field)
+        array = to_numpy(value)
         if not names.has(weight_path):  # a user's optimizer for a part of a model
-            yield State(KINDS.get(field, field), name_by_path(path), to_numpy(value), value.nbytes)
+            yield State(kind, name=name_by_path(path), array=array, nbytes=value.nbytes)
             continue
-        for name, array in names.restore_leaf(weight_path, to_numpy(value)):
-            yield State(KINDS.get(field, field), name, array, array.nbytes)
+        for name, canonical in names.restore_leaf(weight_path, array):
+            yield State(kind, name=name, array=canonical, nbytes=canonical.nbytes)
 
 
 def is_moment(fields: list[str], value: Array) -> bool:
@@ -119,14 +121,15 @@ def name_mean(
     canonical_names = names.list_names(path)
     if weight.ndim != 2 or len(canonical_names) > 1:
         # only a single matrix has rows and columns: other weights have Flax's name
-        return State(field, ".".join(map(str, path)), value, value.nbytes)
+        name = ".".join(map(str, path))
+        return State(field, name=name, array=value, nbytes=value.nbytes)
     # optax's `v_row` has only the shorter axis of a leaf, `v_col` only the longer one
     shorter_axis, longer_axis = np.argsort(weight.shape)
     axis = shorter_axis if field == "v_row" else longer_axis
     if names.is_transposed(path):
         axis = 1 - axis
     kind = "row mean" if axis == 0 else "column mean"
-    return State(kind, canonical_names[0], value, value.nbytes)
+    return State(kind, name=canonical_names[0], array=value, nbytes=value.nbytes)
 
 
 def find_state(state: Tree, kind: type) -> Any:

@@ -287,7 +287,7 @@ class JittorAdapter(Adapter):
         names = {id(p): name for name, p in self.model.named_parameters()}
         for kind, p, value in self.iterate_states():
             name = names.get(id(p), f"unknown weight {tuple(p.shape)}")
-            yield State(kind, name, value.numpy(), value.nbytes)
+            yield State(kind, name=name, array=value.numpy(), nbytes=value.nbytes)
 
     def iterate_states(self) -> Iterator[tuple[str, Var, Var]]:
         """Yield the kind of each state of the optimizers, its weight and its value."""

@@ -470,7 +470,8 @@ class TorchAdapter(Adapter):
                     # the bytes of all ranks if a tensor is divided among them
                     is_divided = hasattr(value, "full_tensor")
                     nbytes = value.nbytes if is_divided else count_unique_bytes([value])
-                    yield State(STATES.get(kind, kind), name, to_numpy(value), nbytes)
+                    array = to_numpy(value)
+                    yield State(STATES.get(kind, kind), name=name, array=array, nbytes=nbytes)
 
     def iterate_states(self) -> Iterator[tuple[nn.Parameter, Any]]:
         """Yield each weight with its state, for a user's optimizer also those in inner ones."""

@@ -134,7 +134,8 @@ def attach_engine(adapter: TorchAdapter, stage: int) -> None:
         for name, p in adapter.model.named_parameters():
             for kind in MOMENTS[adapter.case.optimizer.name]:
                 whole_state = deepspeed.utils.safe_get_full_optimizer_state(p, kind)
-                yield State(STATES[kind], name, to_numpy(whole_state), whole_state.nbytes)
+                array = to_numpy(whole_state)
+                yield State(STATES[kind], name=name, array=array, nbytes=whole_state.nbytes)
 
     adapter.recipe.claim("forward", "backward")
     adapter.readings.claim("gather_weights", "extra_bytes", "bytes_by_part")

@@ -105,7 +105,8 @@ def adamw_8bit_bnb(adapter: TorchAdapter) -> Proof:
                     values = functional.dequantize_blockwise(
                         values, absmax=scales, code=table, blocksize=BLOCK
                     )
-                yield State(kind, name, to_numpy(values), count_unique_bytes(tensors))
+                nbytes = count_unique_bytes(tensors)
+                yield State(kind, name=name, array=to_numpy(values), nbytes=nbytes)
 
     adapter.recipe.optimizer = make
     adapter.readings.states = read_moments

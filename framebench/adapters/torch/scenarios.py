@@ -156,7 +156,7 @@ def _keep_both(
 ) -> Proof:
     """Keep two models in memory: those that `make` returns when called with the pair.
 
-    `shared_trunk` says whether they have bytes_of_one trunk.
+    `shared_trunk` says whether both have the same trunk.
     """
 
     def attach() -> None:
@@ -170,12 +170,9 @@ def _keep_both(
         }
 
     adapter.before_first_step.append(attach)
-    bytes_of_one = "parameter_bytes_of_one"
-    total = (
-        (above(bytes_of_one), below(bytes_of_one, times=2))
-        if shared_trunk
-        else equal_to(bytes_of_one, times=2)
-    )
+    total: Any = equal_to("parameter_bytes_of_one", times=2)
+    if shared_trunk:
+        total = (above("parameter_bytes_of_one"), below("parameter_bytes_of_one", times=2))
     return expect(parameter_bytes=total).counting(count_bytes)
 
 
@@ -317,9 +314,7 @@ class Copies:
             self.adapter.step()
             stopwatch.stop()
             step_stopwatches.append(stopwatch)
-        copy_stopwatches = list(
-            self.stopwatches
-        )  # a copy, since the thread goes on adding to the list
+        copy_stopwatches = self.stopwatches.copy()  # the thread goes on adding to the list
         self.adapter.synchronize()
 
         def read_spans(stopwatches: list[CudaStopwatch]) -> list[Span]:

@@ -127,10 +127,7 @@ class TrainingModel(nn.Module):
 
 def get_file_model(model: Any) -> nn.Module:
     """Return the model as the file made it, without the wrapper that computes its loss."""
-    if isinstance(model, TrainingModel):
-        inner: nn.Module = model.module
-        return inner
-    file_model: nn.Module = model
+    file_model: nn.Module = model.module if isinstance(model, TrainingModel) else model
     return file_model
 
 

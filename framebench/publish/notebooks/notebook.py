@@ -36,7 +36,7 @@ def list_sources() -> list[Path]:
     return sorted(NOTEBOOK_SOURCES.glob("*.py"))
 
 
-def run(names: list[str], folder: Results, machine: str, to: Path | None) -> None:
+def run(names: list[str], results: Results, machine: str, to: Path | None) -> None:
     """Run the notebooks with these names on a machine's records, and save their executed form."""
     # `make bench` does not install what executes notebooks
     if not all(find_spec(name) for name in ("jupytext", "nbclient", "ipykernel")):
@@ -53,7 +53,7 @@ def run(names: list[str], folder: Results, machine: str, to: Path | None) -> Non
     for name in sources if ALL in names else names:
         say(f"running {name}")
         try:
-            executed = execute(sources[name], folder.root, machine)
+            executed = execute(sources[name], results.root, machine)
         except NotFilled as error:
             is_incomplete = True
             say(f"left out {name}: the records of {machine} do not fill it ({error})")
