@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["folder", "ledger", "load", "machines", "planned", "releases"]
 
 
+def __dir__() -> list[str]:
+    """Return the public names, which editors and `dir` show, without what the module imports."""
+    return sorted(__all__)
+
+
 def folder() -> Path:
     """Return the results that are read where none are named: FRAMEBENCH_RESULTS, or `results/`.
 

@@ -12,6 +12,7 @@ import pandas as pd
 
 from framebench.analysis import rows
 from framebench.analysis.frames import Row, read_ratio
+from framebench.analysis.needs import are_equal_amounts
 from framebench.analysis.statistics import PEAK, Ratio
 
 SavedRatio = Literal["needs_ratio", "relative_peak"]
@@ -77,6 +78,16 @@ def select_savings(framework_rows: pd.DataFrame, ratio: SavedRatio = "needs_rati
     return framework_rows[saves].sort_values(ratio, kind="stable")
 
 
+def find_least(framework_rows: pd.DataFrame) -> Any | None:
+    """Return the row that needs least: of a strategy that saves memory, or else of the baseline.
+
+    It is None if there is neither.
+    """
+    baselines = framework_rows[framework_rows["baseline"]]
+    candidates = pd.concat([select_savings(framework_rows), baselines])
+    return next(rows.iterate_rows(candidates), None)
+
+
 def find_rivals(framework_rows: pd.DataFrame, least: Any) -> list[Any]:
     """Return the rows that may need less than `least`, the one that needs least of what is known.
 
@@ -98,15 +109,21 @@ def describe_rivals(rivals: Sequence[Any]) -> str:
     return f"{names} may need less: no search has run {them}"
 
 
+def select_leasts(ranked: Sequence[Any]) -> list[Any]:
+    """Return the first row, and those that need as little, of rows of `rank_savings`."""
+    return [row for row in ranked if are_equal_amounts(row.needs_bytes, ranked[0].needs_bytes)]
+
+
 def select_with_price(ranked: Sequence[Any]) -> list[Any]:
-    """Return the first row; if it was not timed, also the first one that was timed.
+    """Return the rows that need least; if none of them was timed, also the first one that was.
 
     `ranked` has rows of `rank_savings`, least memory first.
     """
+    leasts = select_leasts(ranked)
     timed = [row for row in ranked if pd.notna(row.time_ratio)]
-    if timed and timed[0] is not ranked[0]:
-        return [ranked[0], timed[0]]
-    return list(ranked[:1])
+    if timed and timed[0] not in leasts:
+        leasts.append(timed[0])
+    return leasts
 
 
 def get_time_ratio(row: Any) -> Ratio | None:

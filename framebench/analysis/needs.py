@@ -22,6 +22,8 @@ from framebench.suite.case import Case
 # a budget is so many times peak and kept bytes: batches of JAX have failed at up to 2.7 % less than
 # their limit
 MARGIN = 1.05
+# relative: amounts of memory that differ by less are said to be equal
+EQUAL = 1e-3
 # below an answer that compares jobs on a CPU with a budget
 NOT_IN_BUDGET = (
     "the budget is for the job alone: from the limit of a container or of a process subtract first "
@@ -97,6 +99,11 @@ def is_kept_borrowed(case: Case, instrument: str | None, searches: Searches) -> 
         return False
     kept = searches.find_kept(case)
     return kept is not None and not kept.is_of_strategy
+
+
+def are_equal_amounts(amount: float, other_amount: float) -> bool:
+    """Return whether two amounts of memory, in the same unit, are said to be equal."""
+    return math.isclose(amount, other_amount, rel_tol=EQUAL)
 
 
 def format_guessed_needs(needs: float, least_needs: float) -> str:

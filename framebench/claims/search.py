@@ -28,6 +28,8 @@ LEAST_SCORE = 1e-9  # below it query and claim share no term
 LEAST_SHARE_OF_BEST = 0.55  # of the best claim's score: a claim below it is not shown
 SECONDARY_WEIGHT = 0.5  # of a term that is not in the statement itself
 NAMED_WEIGHT = 0.2  # of a word that stands for a concept
+# of a model's name: what is claimed is claimed of a technique, and few claims name a model
+MODEL_WEIGHT = 0.2
 PHRASE_WEIGHT = 0.5  # of two words that stand together, next to those of the words
 SIZED_BONUS = 1.02  # of equal claims, one that states a size comes first
 WORD = re.compile(r"[a-z]+(?:\d+[a-z]*)*|\d+(?:\.\d+)?")
@@ -35,6 +37,7 @@ WORD = re.compile(r"[a-z]+(?:\d+[a-z]*)*|\d+(?:\.\d+)?")
 FULL_NAME = re.compile(
     r"\b(gradient|activation)s?[ -](?=checkpoint|accumulat)|梯度(?=检查点|累积|累加)"
 )
+RESNET = re.compile(r"\bresnet[ -]?\d+")
 HAN = re.compile(r"[\u4e00-\u9fff]+")
 # an ending behind at least three letters; the longest, so that "pruned" and "pruning" are alike
 ENDING = re.compile(
@@ -50,12 +53,16 @@ SMALL_WORD = re.compile(
 
 def normalize(text: str) -> str:
     """Return a text in small letters, with one form of each character and short names."""
-    return FULL_NAME.sub("", unicodedata.normalize("NFKC", text).lower())
+    text = unicodedata.normalize("NFKC", text).lower()
+    return RESNET.sub("resnet", FULL_NAME.sub("", text))
 
 
 def stem(word: str) -> str:
     """Return an English word without its ending: `prun` for pruned, pruning and prune."""
     return ENDING.sub("", word)
+
+
+MODEL_STEMS = frozenset(map(stem, ("resnet", "transformer", "gpt", "unet")))
 
 
 def list_words(text: str) -> list[str]:
@@ -128,6 +135,7 @@ def find_terms(text: str) -> dict[str, float]:
     text = normalize(text)
     words = [*list_stems(text), *list_pairs(text)]
     terms = dict.fromkeys(words, 1.0)
+    terms |= dict.fromkeys(MODEL_STEMS & terms.keys(), MODEL_WEIGHT)
     for first, second in pairwise(list_stems(text)):
         terms[f"{first} {second}"] = PHRASE_WEIGHT
     for concept, synonym_terms in find_synonyms(text).items():

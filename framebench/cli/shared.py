@@ -21,12 +21,11 @@ from rich.segment import Segment
 from framebench.engine.session import Session, lock_results
 from framebench.engine.shortages import describe_error
 from framebench.engine.terminal import escape_control
-from framebench.models import spec
 from framebench.records import provenance, store
 from framebench.records.provenance import ALL
 from framebench.suite import profiles, protocol
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
-from framebench.suite.selectors import refuse_file, select, split_selector
+from framebench.suite.selectors import add_missing_batch, refuse_file, select, split_selector
 from framebench.suite.sequences import drop_duplicates
 
 if TYPE_CHECKING:
@@ -489,11 +488,9 @@ def parse_selector(selector: str | None) -> ParsedSelector:
 
     A selector may have a size without a batch before it. Raises UnknownCase.
     """
-    words = refuse_file(selector or "").strip("/").split("/")
-    if len(words) == 5 and is_size(words[-1]):
-        words.insert(4, "*")  # the batch
+    complete_selector = add_missing_batch(refuse_file(selector or ""))
     fields: dict[str, Any] = {}
-    for name, text in split_selector("/".join(words), "*").items():
+    for name, text in split_selector(complete_selector, "*").items():
         if text not in ("*", "b*"):
             fields[name] = text
     batch = fields.pop("batch", None)
@@ -502,13 +499,6 @@ def parse_selector(selector: str | None) -> ParsedSelector:
     if not re.fullmatch(r"b[1-9]\d{0,6}", batch):
         raise UnknownCase(f"{batch!r} in {selector!r} is no batch; write for instance b8")
     return ParsedSelector(**fields, batch=int(batch[1:]))
-
-
-def is_size(text: str) -> bool:
-    """Return whether any workload has a size of this name, declared or described."""
-    if spec.DESCRIBED.fullmatch(text):
-        return True
-    return any(text in spec.load_workload(name).sizes for name in spec.list_workloads())
 
 
 def parse_bytes(text: str) -> int:

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
+from framebench.analysis.needs import are_equal_amounts
 from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
 from framebench.devices.catalog import find
@@ -111,15 +112,20 @@ def is_single_strategy(case_id: str) -> bool:
 
 
 def write_title(drawn: pd.DataFrame) -> str:
-    """Return a title that names the strategy with the least memory in each framework."""
+    """Return a title that names the strategy with the least memory in each framework.
+
+    Several are named if their peaks are equal.
+    """
     findings = []
     for framework in BAR_LABELS:
         group = drawn[drawn["framework"] == framework].dropna(subset="ratio").sort_values("ratio")
         if len(group):
-            least = group.iloc[0]
-            name = rows.PROPER_NAMES[framework]
-            share = f"{least['ratio']:.0%} of the baseline's peak"
-            findings.append(f"{least['strategy']} in {name} takes {share}")
+            least = group["ratio"].iloc[0]
+            leasts = group[[are_equal_amounts(ratio, least) for ratio in group["ratio"]]]
+            strategies = rows.join_words(leasts["strategy"])
+            verb = "takes" if len(leasts) == 1 else "take equally"
+            share = f"{least:.0%} of the baseline's peak"
+            findings.append(f"{strategies} in {rows.PROPER_NAMES[framework]} {verb} {share}")
     row = drawn.iloc[0]
     where = f"{row['workload']} {row['scenario']}, batch {row['batch']}, size {row['size']}"
     return f"{where}: {', '.join(findings)}"

@@ -59,6 +59,7 @@ class CaseProgress(Listener):
         guesses: Mapping[Case, float] = MappingProxyType({}),
         at_once: int = 1,
         is_first_typical: bool = False,
+        may_end_early: bool = False,
     ) -> None:
         """Estimate the time of each case, and count what the session has measured already."""
         self.console = console
@@ -91,7 +92,8 @@ class CaseProgress(Listener):
         self.task = self.bar.add_task("", total=total, completed=done, left=self.format_remaining())
         self.first_line = f"measuring {format_count(len(cases), 'case')}"
         if blocks > 1:
-            self.first_line += f", each {blocks} times"
+            times = f"at most {blocks} times" if may_end_early else f"{blocks} times"
+            self.first_line += f", each {times}"
         if done:
             self.first_line += f"; {done} of {total} are done already"
 

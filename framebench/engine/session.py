@@ -43,13 +43,37 @@ def lock_results(results: Path) -> Iterator[None]:
     try:
         lock = FileLock(file).acquire(blocking=False)
     except Timeout:
-        raise Busy(
-            f"{read_holder(file)} is measuring into {results}; two at once would disturb each "
-            "other's times. Wait for it, or stop it, or name another folder with --results"
-        ) from None
+        raise Busy(describe_holder(results)) from None
     with lock:
         file.write_text(f"process {os.getpid()} ({provenance.describe_command()})\n")
         yield
+
+
+def check_idle(results: Path) -> None:
+    """Raise Busy if another process measures into the results folder, and would be disturbed.
+
+    It is for work that writes nothing there: no folder and no file is made, and several such
+    processes may run at once.
+    """
+    file = results / LOCK
+    if not file.exists():
+        return
+    lock = FileLock(file)
+    try:
+        lock.acquire(blocking=False)
+        lock.release()
+    except Timeout:
+        raise Busy(describe_holder(results)) from None
+    except OSError:  # the folder is another user's
+        return
+
+
+def describe_holder(results: Path) -> str:
+    """Return who measures into a results folder, and what to do about it."""
+    return (
+        f"{read_holder(results / LOCK)} is measuring into {results}; two at once would disturb "
+        "each other's times. Wait for it, or stop it, or name another folder with --results"
+    )
 
 
 def read_holder(file: Path) -> str:

@@ -20,12 +20,12 @@ from framebench.cli.shared import (
     check_file_option,
     echo,
     fail,
-    measuring,
     out,
     say,
     show_work,
 )
 from framebench.engine import environments, releases, runner
+from framebench.engine.session import check_idle
 from framebench.explain import measure
 from framebench.explain.measure import Unexplained
 from framebench.explain.record import Explanation
@@ -34,6 +34,7 @@ from framebench.suite import hypothetical
 from framebench.suite.case import UnknownCase
 from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
+from framebench.user_file.strategies import parse_strategies
 
 CASE_HELP = "workload/framework/scenario/strategy/bN/size, with any batch; or your own file"
 AGAINST_HELP = (
@@ -84,13 +85,12 @@ def explain(
         elif against or version:
             fail(f"--against and --version take the suite's cases, and {case} is a file", 2)
         else:
-            strategies = [strategy] if strategy else []
+            strategies = parse_strategies(strategy, scenario)
+            if len(strategies) > 1:
+                fail(f"--strategy {strategy}: explain takes one at a time", 2)
             opened_model = open_model(Path(case), scenario, strategies, batch, env, results)
-            with (
-                measuring(results),
-                opened_model as (cases, environment, _),
-                show_work(describe(case)),
-            ):
+            check_idle(results)
+            with opened_model as (cases, environment, _), show_work(describe(case)):
                 explanations = [measure.explain(cases[0], environment)]
     except (Fault, Unexplained) as error:
         fail(str(error), 2)
@@ -122,7 +122,8 @@ def explain_cases(
     explanations = []
     # one after the other: two processes would share the machine's memory
     for (case, version), environment in zip(questions, case_environments):
-        with measuring(results), show_work(describe(case.id)):
+        check_idle(results)
+        with show_work(describe(case.id)):
             # it may be of a version that is not pinned, which a bisection has left here
             if not environments.is_built(environment):
                 environment = environments.ensure(case.framework, version, say)

@@ -39,7 +39,12 @@ from framebench.growth.progress import (
 )
 from framebench.growth.step_marks import MARK, MarkedStep, choose_functions, parse_marked
 from framebench.suite.hypothetical import parse_any_batch
-from framebench.suite.user_file import Fault, describe_fault, load_file
+from framebench.suite.user_file import (
+    Fault,
+    describe_fault,
+    load_file,
+    load_without_byte_code,
+)
 from framebench.worker.worker import reserve_stdout
 
 REPORT_EVERY_S = 2.0  # between two lines about progress
@@ -187,7 +192,9 @@ def follow_script(
     if not functions:
         counters.watch_steps(follower.end_step, kind_of_step)
     sys.argv = [file, *arguments]
-    sys.path.insert(0, str(Path(file).parent))
+    folder = Path(file).parent
+    load_without_byte_code(folder.absolute())
+    sys.path.insert(0, str(folder))
     try:
         run_as_main(file, functions, follower.mark)
     except EnoughSteps:

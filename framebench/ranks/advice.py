@@ -13,6 +13,7 @@ from pathlib import Path
 from framebench.analysis.needs import (
     MARGIN,
     NOT_IN_BUDGET,
+    are_equal_amounts,
     compute_least_needs,
     compute_needs,
     describe_lenders,
@@ -20,6 +21,7 @@ from framebench.analysis.needs import (
 )
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
 from framebench.analysis.results import Results
+from framebench.analysis.rows import join_words
 from framebench.analysis.searches import Searches
 from framebench.cli.shared import echo, out
 from framebench.ranks.command import predict_in_environment
@@ -127,9 +129,10 @@ def print_offers(
             "peak"
         )
     if offers:
-        least = offers[0]
-        needs_mib = format_guessed_needs(least.needs, least.least_needs)
-        summary += f"; {least.case.framework} {least.case.strategy} needs least, {needs_mib} MiB"
+        names = [f"{offer.case.framework} {offer.case.strategy}" for offer in find_least(offers)]
+        needs_mib = format_guessed_needs(offers[0].needs, offers[0].least_needs)
+        verb = "needs least" if len(names) == 1 else "need least, equally"
+        summary += f"; {join_words(names)} {verb}, {needs_mib} MiB"
     out.print(f"{summary}.", markup=False, highlight=False, soft_wrap=True)
     notes = [f"{case.strategy}: not predicted, {why}" for case, why in unpredicted.items()]
     lenders = describe_lenders(searches.name_lender(offer.case) for offer in offers)
@@ -137,6 +140,11 @@ def print_offers(
         notes.append(lenders)
     make_table(question, offers, budget, notes).terminal(out)
     out.print(NOT_IN_BUDGET, markup=False, highlight=False, soft_wrap=True)
+
+
+def find_least(offers: list[RankOffer]) -> list[RankOffer]:
+    """Return the first offer, and those that need as little."""
+    return [offer for offer in offers if are_equal_amounts(offer.needs, offers[0].needs)]
 
 
 def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list[str]) -> Table:

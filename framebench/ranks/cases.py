@@ -11,11 +11,14 @@ from framebench.models import spec
 from framebench.strategies.registry import BASELINES, OVER_RANKS, find_strategy
 from framebench.strategies.strategy import FRAMEWORKS, IncompatibleStrategies, Strategy
 from framebench.suite import hypothetical
-from framebench.suite.case import BATCH, Case, UnknownCase
-from framebench.suite.selectors import BRACES, expand_braces
+from framebench.suite.case import BATCH, DEFAULT_SIZE, Case, UnknownCase
+from framebench.suite.selectors import BRACES, add_missing_batch, expand_braces, split_selector
 from framebench.suite.sequences import drop_duplicates
 
 MOST_RANKS = 1024
+# in a suggested command, where the user named none
+EXAMPLE_BATCH = 8
+EXAMPLE_RANKS = 4
 
 
 def parse_rank_case(case_id: str, ranks: int | None = None) -> Case:
@@ -26,6 +29,9 @@ def parse_rank_case(case_id: str, ranks: int | None = None) -> Case:
     a batch that names its ranks itself (`b3x2`).
     """
     workload, framework, scenario, name, batch, size = split_rank_selector(case_id)
+    if batch == "*":
+        example = complete_rank_selector(case_id, ranks)
+        raise UnknownCase(f"{case_id!r} names no batch; write for instance {example!r}")
     matched = BATCH.fullmatch(batch)
     if matched is None:
         raise UnknownCase(
@@ -85,14 +91,53 @@ def find_rank_strategy(workload: str, scenario: str, name: str) -> Strategy:
 
 
 def split_rank_selector(selector: str) -> list[str]:
-    """Return the six parts of a selector, whose size may be left out. Raises UnknownCase."""
-    parts = hypothetical.add_missing_size(selector).strip("/").split("/")
+    """Return the six parts of a selector, whose size and batch may be left out.
+
+    A missing batch is `*`. Raises UnknownCase.
+    """
+    parts = add_missing_batch(selector).split("/")
+    if len(parts) == 4:
+        parts.append("*")
+    parts = hypothetical.add_missing_size("/".join(parts)).split("/")
     if len(parts) != 6:
         raise UnknownCase(
             f"{selector!r} has {len(parts)} parts; write for instance "
             "'transformer/torch/train/fsdp/b4x2/cpu'"
         )
     return parts
+
+
+def fill_rank_selector(selector: str) -> dict[str, str]:
+    """Return the parts of a selector by their names, in their order.
+
+    What it leaves out is usual: training of the Transformer, of size cpu. A missing framework,
+    strategy or batch is `*`. Raises UnknownCase for too many parts.
+    """
+    parts = split_selector(add_missing_batch(selector), DEFAULT_SIZE)
+    for name, usual in (("workload", "transformer"), ("scenario", "train")):
+        if parts[name] == "*":
+            parts[name] = usual
+    return parts
+
+
+def complete_rank_selector(selector: str, ranks: int | None = None, size: str | None = None) -> str:
+    """Return a selector that commands over ranks take: with a batch that its ranks divide.
+
+    Args:
+        selector: As the user wrote it, perhaps without a batch, without ranks, or without a size.
+        ranks: Their number, where the batch does not name one.
+        size: In the place of the one that the selector names or leaves out.
+    """
+    parts = fill_rank_selector(selector)
+    matched = BATCH.fullmatch(parts["batch"])
+    samples = int(matched["batch"]) if matched else EXAMPLE_BATCH
+    ranks_in_batch = int(matched["ranks"] or 0) if matched else 0
+    rank_count = ranks_in_batch or ranks or EXAMPLE_RANKS
+    samples_per_rank = -(-samples // rank_count)  # rounded up
+    parts["batch"] = f"b{samples_per_rank * rank_count}x{rank_count}"
+    if size:
+        parts["size"] = size
+    return "/".join(parts.values())
 
 
 def list_choices(scenario: str) -> str:

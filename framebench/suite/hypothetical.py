@@ -89,8 +89,14 @@ def select_described(selector: str) -> list[Case]:
     *other_parts, batch, size = parts
     matched = BATCH.fullmatch(batch)
     number = int(matched["batch"]) if matched else 1
+    declared_selector = "/".join([*other_parts, "*", FULL_SIZE])
+    try:
+        declared_cases = select(declared_selector)
+    except UnknownCase as error:  # it is about the size that was asked for
+        message = str(error).replace(repr(declared_selector), repr(selector))
+        raise UnknownCase(message) from None
     cases = []
-    for case in select("/".join([*other_parts, "*", FULL_SIZE])):
+    for case in declared_cases:
         check_described(case.workload, size)
         cases.append(replace(case, batch=number, size=size))
     return drop_duplicates(cases)

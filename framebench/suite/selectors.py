@@ -71,7 +71,8 @@ def select(
     is_over_ranks = asks_for_ranks(selector)
     if is_over_ranks and not ranks:
         raise UnknownCase(
-            f"{selector!r} is over ranks, which only run, plan, list, show, report and predict take"
+            f"{selector!r} is over ranks, which only run, plan, list, show, report, predict and "
+            "advise take"
         )
     declared = list_rank_cases() if is_over_ranks else list_cases()
     cases = list(candidates or declared)
@@ -111,6 +112,28 @@ def split_selector(selector: str, size: str) -> dict[str, str]:
     for name, part in zip(PARTS, parts):
         patterns[name] = part or "*"
     return patterns
+
+
+def replace_framework(selector: str, framework: str) -> str:
+    """Return the selector with this framework in place of another, such as `unet3d/jax`."""
+    parts = selector.strip("/").split("/")
+    return "/".join([parts[0], framework, *parts[2:]])
+
+
+def add_missing_batch(selector: str) -> str:
+    """Return the selector with `*` as its batch, if a size stands in the place of the batch."""
+    words = selector.strip("/").split("/")
+    batch_place = PARTS.index("batch")
+    if len(words) == batch_place + 1 and is_size(words[batch_place]):
+        words.insert(batch_place, "*")
+    return "/".join(words)
+
+
+def is_size(text: str) -> bool:
+    """Return whether any workload has a size of this name, declared or described."""
+    if spec.DESCRIBED.fullmatch(text):
+        return True
+    return any(text in spec.load_workload(name).sizes for name in spec.list_workloads())
 
 
 def join_choice(names: Sequence[str]) -> str:

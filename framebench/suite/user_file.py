@@ -15,7 +15,16 @@ import re
 import sys
 import traceback
 from functools import cache
-from importlib.machinery import SourceFileLoader
+from importlib.abc import PathEntryFinder
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
 from types import ModuleType
 
@@ -41,17 +50,48 @@ class DoesNotApply(Exception):
     """Raised where something in the user's file cannot be used in this way, with the reason."""
 
 
+class UncachedLoader(SourceFileLoader):
+    """Load a source, and write no byte code next to it."""
+
+    def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
+        """Write nothing."""
+
+
+def load_without_byte_code(folder: Path) -> None:
+    """Let this process leave no `__pycache__` in a user's folder and in the folders below it.
+
+    What is installed below it, as in a virtual environment, is loaded as usual: without byte code
+    every process would compile a framework's sources.
+    """
+    find_modules = FileFinder.path_hook(
+        (ExtensionFileLoader, EXTENSION_SUFFIXES),
+        (UncachedLoader, SOURCE_SUFFIXES),
+        (SourcelessFileLoader, BYTECODE_SUFFIXES),
+    )
+
+    def find_in_folder(path: str) -> PathEntryFinder:
+        place = Path(path).absolute()
+        if not place.is_relative_to(folder) or "site-packages" in place.parts:
+            raise ImportError(f"{path} is none of the user's folders")  # another hook takes it
+        return find_modules(path)
+
+    sys.path_hooks.insert(0, find_in_folder)
+    sys.path_importer_cache.pop(str(folder), None)
+
+
 def load_file(file: str) -> ModuleType:
     """Import the file, with its folder first on the path, as when Python runs it. Raises Fault.
 
     The module stays in `sys.modules` under `NAME`, and the folder stays on `sys.path`.
     """
-    loader = SourceFileLoader(NAME, file)  # whatever the file's name ends with
+    folder = Path(file).absolute().parent
+    load_without_byte_code(folder)
+    loader = UncachedLoader(NAME, file)  # whatever the file's name ends with
     spec = importlib.util.spec_from_loader(NAME, loader)
     assert spec
     module = importlib.util.module_from_spec(spec)
     sys.modules[NAME] = module
-    sys.path.insert(0, str(Path(file).absolute().parent))
+    sys.path.insert(0, str(folder))
     try:
         loader.exec_module(module)
     except (Exception, SystemExit) as error:

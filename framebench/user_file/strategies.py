@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from framebench.strategies.registry import find_strategy, list_strategies
+from framebench.strategies.registry import BASELINES, find_strategy, list_strategies
 from framebench.strategies.strategy import IncompatibleStrategies
+from framebench.suite.case import AS_WRITTEN
 from framebench.suite.user_file import Fault
 from framebench.suite.user_strategies import is_general
 
@@ -23,6 +24,21 @@ def list_general_strategies(scenario: str) -> list[str]:
         strategy = find_strategy(scenario, name)
         if strategy.same_loss and not strategy.only_for_claims and is_general(strategy):
             names.append(strategy.name)
+    return names
+
+
+def parse_strategies(text: str | None, scenario: str) -> list[str]:
+    """Return the strategies that an option names, separated by commas; none without the option.
+
+    `as-written` names the baseline, since tables call it so where a file has narrow weights.
+    """
+    if not text:
+        return []
+    names = []
+    for name in text.split(","):
+        if name == AS_WRITTEN:
+            name = BASELINES.get(scenario) or name
+        names.append(name)
     return names
 
 

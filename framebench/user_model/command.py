@@ -41,6 +41,7 @@ from framebench.records.record_base import ROUNDS
 from framebench.records.search import Fit
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
+from framebench.user_file.strategies import parse_strategies
 from framebench.user_file.trial import UserModel
 from framebench.user_model.session import NO_TIME, TrialPlan, measure_strategies
 
@@ -189,15 +190,14 @@ def try_(
     from framebench.user_model import report, saved
 
     budget_bytes = parse_bytes(budget) if budget else None
-    named = strategies.split(",") if strategies else None
-    fits: list[Fit] = []
+    named = parse_strategies(strategies, scenario) or None
 
     def show_first(records: list[Record]) -> None:
         if not as_json:
             report.show_first_look(records, budget_bytes, FOLLOWS if rounds else COMPILED)
 
     def show_all(records: list[Record], left_out: dict[str, str]) -> None:
-        report.show(records, left_out, budget_bytes, fits, figure, html, as_json)
+        report.show(records, left_out, budget_bytes, figure, html, as_json)
 
     try:
         allowed = saved.parse_threshold(threshold)
@@ -236,13 +236,20 @@ def try_(
             outcome = measure_strategies(model, plan, where, environment, show_first, show_all)
             records = outcome.records
             peaks = None
+            fits: list[Fit] = []
+            is_shown = False
             if outcome.is_complete:
-                if budget_bytes and max_batch:
-                    fits += search_batches(records, budget_bytes, environment, options, where)
+                if budget_bytes and max_batch and not report.find_contradiction(records):
+                    show_all(records, outcome.left_out)  # the searches take minutes
+                    is_shown = True
+                    fits = search_batches(records, budget_bytes, environment, options, where)
                 if save or compare:
                     peaks = saved.collect_peaks(records, explain_baseline(model, environment))
                 end_session(outcome.session, where, peaks, save)
-        show_all(records, outcome.left_out)
+        if not is_shown:
+            show_all(records, outcome.left_out)
+        if fits:
+            report.show_batches(records, outcome.left_out, budget_bytes, fits, html, as_json)
         has_failed = report_failures([record.status for record in records], "records")
         if not outcome.is_complete:
             say(describe_rest(outcome.left_out, minutes))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -39,39 +40,79 @@ def describe_needs(rows: pd.DataFrame, budget_bytes: int | None) -> list[str]:
     return sentences
 
 
+@dataclass(frozen=True)
+class TrialReport:
+    """What the records of a model say."""
+
+    rows: pd.DataFrame  # of `make_frame`, with what each strategy needs
+    table: Table
+    sentences: list[str]
+
+
+def make_report(
+    records: list[Record], left_out: dict[str, str], budget_bytes: int | None
+) -> TrialReport:
+    """Return what the records of a model say; `left_out` has why strategies were not measured."""
+    remarks = table.collect_remarks(records)
+    rows = table.add_needs(frames.make_frame(records), remarks)
+    return TrialReport(
+        rows=rows,
+        table=table.make_table(rows, left_out, remarks, budget_bytes),
+        sentences=[*describe_needs(rows, budget_bytes), *table.describe_verdicts(records)],
+    )
+
+
+def find_contradiction(records: list[Record]) -> str | None:
+    """Return why nothing is reported: a peak contradicts what was saved. None if none does."""
+    return table.find_contradiction(frames.make_frame(records))
+
+
 def show(
     records: list[Record],
     left_out: dict[str, str],
     budget_bytes: int | None,
-    fits: list[Fit],
     figure: Path | None,
     html: Path | None,
     as_json: bool,
 ) -> None:
     """Print the table of a model with sentences on it, then write the figure and page asked for.
 
-    As JSON the rows of `show --json` are printed in the place of the table. `fits` are searches of
-    the largest batch. Ends the command with exit code 1 where a peak contradicts what was saved.
-    Raises OSError if a file cannot be written.
+    As JSON the rows of `show --json` are printed in the place of the table. Ends the command with
+    exit code 1 where a peak contradicts what was saved. Raises OSError if a file cannot be written.
     """
-    remarks = table.collect_remarks(records)
-    rows = table.add_needs(frames.make_frame(records), remarks)
-    contradiction = table.find_contradiction(rows)
+    contradiction = find_contradiction(records)
     if contradiction:
         fail(contradiction, 1)
-    tables = [table.make_table(rows, left_out, remarks, budget_bytes)]
-    if fits:
-        tables.append(table.make_batch_table(fits))
-    sentences = [*describe_needs(rows, budget_bytes), *table.describe_verdicts(records)]
-    for sentence in sentences:
+    report = make_report(records, left_out, budget_bytes)
+    for sentence in report.sentences:
         say(sentence)
     if as_json:
-        print_json(records, left_out, rows)
+        print_json(records, left_out, report.rows)
     else:
-        for shown in tables:
-            shown.terminal(out)
+        report.table.terminal(out)
     if figure or html:
-        write_drawings(figure, html, rows, tables, sentences)
+        write_drawings(figure, html, report.rows, [report.table], report.sentences)
+
+
+def show_batches(
+    records: list[Record],
+    left_out: dict[str, str],
+    budget_bytes: int | None,
+    fits: list[Fit],
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """Print the largest batches as a table, which no JSON has, and write them into the page.
+
+    `fits` are the searches, which follow what `show` has printed. Raises OSError if the page cannot
+    be written.
+    """
+    batches = table.make_batch_table(fits)
+    if not as_json:
+        batches.terminal(out)
+    if html:
+        report = make_report(records, left_out, budget_bytes)
+        write_drawings(None, html, report.rows, [report.table, batches], report.sentences)
 
 
 def print_json(records: list[Record], left_out: dict[str, str], rows: pd.DataFrame) -> None:

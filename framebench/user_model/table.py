@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis.frames import find_decided
-from framebench.analysis.needs import compute_needs, format_needs
+from framebench.analysis.needs import are_equal_amounts, compute_needs, format_needs
 from framebench.analysis.rendering import (
     DETAIL,
     ESSENTIAL,
@@ -22,6 +22,7 @@ from framebench.analysis.rendering import (
     format_number,
     is_missing,
 )
+from framebench.analysis.rows import join_words
 from framebench.analysis.tables import (
     SHOWN,
     describe_conditions,
@@ -294,19 +295,45 @@ def describe_fitting(df: pd.DataFrame, budget: int) -> str:
         return f"Nothing fits within {format_mib(budget)} MiB."
     is_base = fitting["baseline"] & fitting["time_ratio"].notna()
     timed = fitting[find_decided(df)[fitting.index] | is_base]
+    summary = f"{len(fitting)} of {len(measured)} strategies fit within {format_mib(budget)} MiB"
     if timed.empty:
-        best = fitting.sort_values("needs_bytes").iloc[0]
-        claim, step = "without times the one that needs least is", ""
-    else:
-        best = timed.sort_values("time_ratio").iloc[0]
-        step = f", {format_number(best['step_time_s'], ',.1f', 1e3)} ms a step"
-        claim = "the fastest of them is"
-        if len(timed) < len(fitting):
-            claim = "the fastest of those whose time is decided is"
-    return (
-        f"{len(fitting)} of {len(measured)} strategies fit within {format_mib(budget)} MiB; "
-        f"{claim} {best['strategy']} ({format_needs(best['needs_bytes'])} MiB{step})."
-    )
+        leasts = find_least(fitting)
+        names = join_words(leasts["strategy"])
+        claim = "the one that needs least is"
+        if len(leasts) > 1:
+            claim = "those that need least, equally, are"
+        needs = format_needs(leasts.iloc[0]["needs_bytes"])
+        return f"{summary}; without times {claim} {names} ({needs} MiB)."
+    best = timed.sort_values("time_ratio", kind="stable").iloc[0]
+    claim = "the fastest of them is"
+    if len(timed) < len(fitting):
+        claim = "the fastest of those whose time is decided is"
+    needs = format_needs(best["needs_bytes"])
+    step = f"{format_number(best['step_time_s'], ',.1f', 1e3)} ms a step"
+    sentence = f"{summary}; {claim} {best['strategy']} ({needs} MiB, {step})"
+    equals = find_as_fast(timed, best)
+    if equals:
+        sentence += f", with {join_words(equals)} as fast within their intervals"
+    return f"{sentence}."
+
+
+def find_least(measured: pd.DataFrame) -> pd.DataFrame:
+    """Return the row that needs least, and those that need as little."""
+    ordered = measured.sort_values("needs_bytes", kind="stable")
+    least = ordered["needs_bytes"].iloc[0]
+    return ordered[[are_equal_amounts(needs, least) for needs in ordered["needs_bytes"]]]
+
+
+def find_as_fast(timed: pd.DataFrame, best: pd.Series) -> list[str]:
+    """Return the strategies whose times cannot be told from those of the fastest, `best`.
+
+    The intervals of their ratios to the baseline overlap. The baseline's own ratio is 1, and so is
+    its interval.
+    """
+    lows = timed["time_ratio_low"].fillna(timed["time_ratio"])
+    highest = best["time_ratio"] if is_missing(best["time_ratio_high"]) else best["time_ratio_high"]
+    is_other = timed["strategy"] != best["strategy"]
+    return list(timed[is_other & (lows <= highest)]["strategy"])
 
 
 def describe_least(df: pd.DataFrame) -> list[str]:
@@ -319,13 +346,15 @@ def describe_least(df: pd.DataFrame) -> list[str]:
     if len(measured) < 2 or baselines.empty:
         return []
     base = baselines.iloc[0]
-    least = measured.sort_values("needs_bytes", kind="stable").iloc[0]
-    share = least["needs_bytes"] / base["needs_bytes"]
-    if share >= 1:
+    leasts = find_least(measured)
+    if leasts["baseline"].any():
         return [f"No strategy needs less than {base['strategy']}."]
+    least = leasts.iloc[0]
+    verb = "needs least" if len(leasts) == 1 else "need least, equally"
+    share = least["needs_bytes"] / base["needs_bytes"]
     return [
-        f"{least['strategy']} needs least: {format_needs(least['needs_bytes'])} MiB, {share:.0%} "
-        f"of what {base['strategy']} needs."
+        f"{join_words(leasts['strategy'])} {verb}: {format_needs(least['needs_bytes'])} MiB, "
+        f"{share:.0%} of what {base['strategy']} needs."
     ]
 
 

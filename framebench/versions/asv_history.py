@@ -45,6 +45,7 @@ from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record
 from framebench.records.record_base import OWN_COUNTERS, count_work
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.versions.accepted import AcceptedRegression, find_reason
 from framebench.versions.judge import (
@@ -429,6 +430,29 @@ def find_regressions(
     regressions += list_planned(plans, accepted)
     regressions.sort(key=Regression.sort_key)
     return regressions
+
+
+def describe_unchanged(
+    releases: Sequence[TaggedRelease], regressions: Sequence[Regression]
+) -> list[str]:
+    """Return a sentence for each framework without a regression, or without two releases.
+
+    `releases` are those of the history, in their order.
+    """
+    sentences = []
+    for framework in FRAMEWORKS:
+        tags = []
+        for release in releases:
+            if release.framework == framework and release.has_results:
+                tags.append(release.tag)
+        if not tags:
+            sentences.append(f"{framework}: no case has numbers of two releases")
+        elif all(regression.case.framework != framework for regression in regressions):
+            sentences.append(
+                f"{framework}: no regression in the {len(tags)} releases with results, "
+                f"{tags[0]} to {tags[-1]}"
+            )
+    return sentences
 
 
 def list_measured(

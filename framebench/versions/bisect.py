@@ -87,6 +87,16 @@ class ReleaseSearch:
                 low = middle
 
 
+def count_most_releases(release_count: int) -> int:
+    """Return how many of so many releases a search measures at most, if none is skipped.
+
+    They are both ends, and what halving takes of those between them.
+    """
+    ends = min(release_count, 2)
+    between = release_count - ends
+    return ends + between.bit_length()
+
+
 def bisect_releases(
     case: Case,
     minimum: float,

@@ -46,12 +46,18 @@ from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS, TITLES
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
-from framebench.suite.selectors import parse
+from framebench.suite.selectors import parse, replace_framework
 from framebench.suite.sequences import drop_duplicates
 from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
+from framebench.user_file.strategies import parse_strategies
 from framebench.versions import measure as versions
-from framebench.versions.bisect import PROCESSES, ReleaseBench, bisect_releases
+from framebench.versions.bisect import (
+    PROCESSES,
+    ReleaseBench,
+    bisect_releases,
+    count_most_releases,
+)
 from framebench.versions.bisection_record import FLOOR, Bisection
 
 if TYPE_CHECKING:  # it imports pandas
@@ -215,7 +221,7 @@ def compare_(
                 file=Path(chosen[0]),
                 batch=batch,
                 scenario=scenario,
-                strategies=strategies.split(",") if strategies else [],
+                strategies=parse_strategies(strategies, scenario),
                 blocks=blocks,
                 rounds=rounds,
             )
@@ -281,10 +287,7 @@ def compare_recorded(
 def suggest_own_cases(base: str, change: str, selectors: list[str], results: Path) -> str:
     """Return the command that compares two releases on the cases of their own framework."""
     framework, _, _ = base.partition("==")
-    own_selectors = []
-    for selector in selectors:
-        workload, _other_framework, *rest = selector.strip("/").split("/")
-        own_selectors.append("/".join([workload, framework, *rest]))
+    own_selectors = [replace_framework(selector, framework) for selector in selectors]
     command = shlex.join(["framebench", "versions", "compare", base, change, *own_selectors])
     return f"those of {TITLES[framework]}: {command}{repeat_options(results)}"
 
@@ -463,10 +466,14 @@ def bisect_measured(
     """Bisect by measuring releases in fresh processes. An interrupted session resumes."""
     # without the threshold: a search with another one reads the same values
     title = f"bisect {case.id} {release_names[0]} {release_names[-1]} {processes}"
-    most_releases = 2 + len(release_names).bit_length()  # both ends, and what halving takes
+    most_releases = count_most_releases(len(release_names))
+    say(f"at most {most_releases} of them are measured, unless one has to be stepped over")
+    process_count = processes * most_releases
     with (
         open_session(folder, title) as session,
-        CaseProgress([case], folder, err, processes * most_releases, session.id) as progress,
+        CaseProgress(
+            [case], folder, err, process_count, session.id, may_end_early=True
+        ) as progress,
     ):
         bench = ReleaseBench(case, session.id, folder, say, keep, processes, progress)
         return bisect_releases(case, minimum, release_names, bench.measure)
@@ -664,6 +671,8 @@ def publish(
         f"{result_count} of them with results"
     )
     say(format_count(len(regressions), "regression"))
+    for sentence in history.describe_unchanged(tagged, regressions):
+        say(sentence)
     for regression in regressions:
         step = f"{regression.before} to {regression.after}, on {regression.machine}"
         growth = "" if regression.change is None else f"{regression.change:+.1%} "

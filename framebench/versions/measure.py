@@ -6,6 +6,7 @@ alike. `framebench.versions.judge` judges the records.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from framebench.engine.groups import Group
 from framebench.engine.runner import Options
 from framebench.engine.timed_process import Variant
 from framebench.records.pins import find_pinned_versions
+from framebench.strategies.strategy import TITLES
 from framebench.suite import profiles
 from framebench.suite.case import Case, UnknownCase
-from framebench.suite.selectors import select
+from framebench.suite.selectors import replace_framework, select
 from framebench.suite.sequences import drop_duplicates
 
 COLD_BLOCKS = 3  # a verdict on first steps needs three that compile
@@ -78,11 +80,20 @@ def select_cases(
             cases += select_base_batch(selector)
     selected = [case for case in drop_duplicates(cases) if case.framework == framework]
     if not selected:
-        raise UnknownCase(
-            f"none of the {len(cases)} cases named is one of {framework}: "
-            f"{', '.join(selectors or [])}"
-        )
+        message = f"none of the {len(cases)} cases named is one of {framework}"
+        raise UnknownCase(f"{message}{suggest_own_cases(framework, selectors or [])}")
     return selected
+
+
+def suggest_own_cases(framework: str, selectors: Sequence[str]) -> str:
+    """Return the end of a message: the selectors that name a framework's own cases.
+
+    It is "" without selectors.
+    """
+    own_selectors = [replace_framework(selector, framework) for selector in selectors]
+    if not own_selectors:
+        return ""
+    return f"; those of {TITLES[framework]}: {shlex.join(drop_duplicates(own_selectors))}"
 
 
 def select_base_batch(selector: str) -> list[Case]:

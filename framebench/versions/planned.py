@@ -47,12 +47,11 @@ from framebench.versions.judge import (
     parse_pair,
     suggest_bisect,
 )
-from framebench.versions.measure import PLANNED, select_base_batch
+from framebench.versions.measure import PLANNED, select_base_batch, suggest_own_cases
 from framebench.versions.newest import ReleasePair
 
 NO_PLAN = "no plan"
 ACCEPTED = "known regression"  # the verdict on one that accepted.toml has
-EXAMPLE = "such as 'transformer/jax/train/{fp32,checkpoint}/b8/full'"
 ONE_CUDNN = (
     "only one of the two releases is installed with cuDNN, from which the workspaces of "
     "convolutions are known"
@@ -206,7 +205,10 @@ def choose_named(selectors: Sequence[str], framework: str) -> list[Case]:
     cases = [case for case in drop_duplicates(selected) if case.framework == framework]
     supported = [case for case in cases if case.support.supported]
     if not cases:
-        fail(f"none of these cases is one of {framework}; name some, {EXAMPLE}", 2)
+        fail(
+            f"none of these cases is one of {framework}{suggest_own_cases(framework, selectors)}",
+            2,
+        )
     if not supported:
         fail(f"{cases[0].id}: unsupported: {cases[0].support.why}", 2)
     unsupported_count = len(cases) - len(supported)

@@ -44,13 +44,14 @@ def predict(
     if not todo:
         return
     environment = environments.ensure("torch", say=say, package=PACKAGE)
+    beside = rows.beside_the_pool(rows.read())
     for start in range(0, len(todo), AT_ONCE):
         batch = todo[start : start + AT_ONCE]
-        for number, ((row, _), answer) in enumerate(
+        for number, ((row, program), answer) in enumerate(
             zip(batch, judged.predict(batch, environment)), start + 1
         ):
             judged.write(DATA, answer, row)
-            outcome = answer.failed or f"{answer.reserved_bytes:,} bytes reserved"
+            outcome = errors.describe_row(errors.compare_row(row, program, answer, beside))
             progress = f"{number}/{len(todo)} {row.key}: {outcome} ({answer.wall_s:.0f} s)"
             err.print(progress, markup=False, highlight=False)
 

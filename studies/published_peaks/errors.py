@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,16 +67,36 @@ def compare_rows(root: Path, rows: Sequence[Row]) -> Iterable[Held]:
         except programs.Unwritten:
             continue
         if answer := judged.read(root, row):
-            more = beside.get(row.card, 0)
-            other = answer.blas_otherwise_bytes and answer.blas_otherwise_bytes + more
-            yield Held(
-                row,
-                program,
-                answer.predicted_bytes(more),
-                answer.failed,
-                answer.weights_bytes or 0,
-                other,
-            )
+            yield compare_row(row, program, answer, beside)
+
+
+def compare_row(
+    row: Row, program: programs.Program, answer: judged.Judged, beside: Mapping[str, int]
+) -> Held:
+    """Return a row next to its prediction, in the quantity of the row.
+
+    `beside` has what a card's libraries hold next to the pool, in bytes.
+    """
+    more = beside.get(row.card, 0)
+    other = answer.blas_otherwise_bytes and answer.blas_otherwise_bytes + more
+    return Held(
+        row,
+        program,
+        answer.predicted_bytes(more),
+        answer.failed,
+        answer.weights_bytes or 0,
+        other,
+    )
+
+
+def describe_row(held: Held) -> str:
+    """Return what the table says of a row: predicted and measured MiB, and the error."""
+    if held.predicted_bytes is None:
+        return f"failed: {held.why_not}"
+    predicted = format_mib(held.predicted_bytes, ",.0f")
+    measured = format_mib(held.row.bytes, ",.0f")
+    error = held.predicted_bytes / held.row.bytes - 1
+    return f"{predicted} MiB predicted, {measured} MiB measured, {error:+.1%}"
 
 
 def ninth(errors: Sequence[float]) -> float:

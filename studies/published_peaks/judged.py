@@ -95,7 +95,8 @@ def write(folder: Path, judged: Judged, row: Row) -> None:
     target = file(folder, row)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(judged.model_dump_json(indent=1) + "\n")
+    # no prediction has a fingerprint of its sources any more
+    temporary.write_text(judged.model_dump_json(indent=1, exclude={"code"}) + "\n")
     temporary.replace(target)
 
 

@@ -14,6 +14,7 @@ from framebench.analysis.answers import (
     select_one_row_per_case,
     select_with_price,
 )
+from framebench.analysis.figures import fronts
 from framebench.analysis.frames import Row
 from framebench.analysis.reports.answer import describe_origins, make_answer
 from framebench.analysis.searches import Searches
@@ -149,6 +150,20 @@ def test_the_least_memory_is_of_all_strategies_timed_or_not(ratios, shown):
     ranked = rank_strategies(frames.make_frame_of_rows(timed))
     assert list_strategies(ranked) == ["checkpoint", "accumulate"]
     assert list_strategies(select_with_price(ranked)) == shown
+
+
+def test_strategies_that_need_as_little_are_all_named():
+    """In the sentences of README, in the answer, and in the headline of a figure."""
+    equal = ("fp32", 4000, 1.0), ("checkpoint", 2000, 1.5), ("accumulate", 2001, 1.2)
+    table = frames.make_frame_of_rows(make_rows("m", *equal, ("keep_grads", 2100, 1.0)))
+    table = table.assign(size="cpu")
+    leasts = ["checkpoint", "accumulate"]
+    assert make_answer(table).texts["strategy"] == leasts
+    (line,) = describe_training(table, "m").lines
+    headline = fronts.describe_least(table)
+    for text in (line, headline):
+        assert all(name in text for name in leasts)
+        assert "keep_grads" not in text
 
 
 @pytest.mark.parametrize(("device", "price"), [("cpu", "~1.50 on other"), ("a GPU", "not timed")])

@@ -48,6 +48,12 @@ BEST = [
     ("is dropout wrong under a memory budget?", "R16"),
     ("混合精度", "B1 memory"),
     ("微调", "C11"),
+    # a technique says more than the model that it is used on
+    ("checkpointing resnet", "B2 memory"),
+    ("resnet50 checkpointing", "B2 memory"),
+    ("accumulation transformer", "B9 memory"),
+    ("pruning ResNet-50", "B5"),
+    ("mixed precision resnet", "B1 memory"),
     # words that stand together in a claim count more than the same words apart
     ("CUDA out of memory", "C14"),
     ("out of memory", "C14"),

@@ -5,6 +5,8 @@ where they act.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,7 +16,8 @@ from pydantic import ValidationError
 
 from framebench.engine import environments
 from framebench.engine.environments import Environment
-from framebench.explain import measure
+from framebench.engine.session import lock_results
+from framebench.explain import command, measure
 from framebench.explain.account import Account
 from framebench.explain.measure import Unexplained, explain
 from framebench.explain.record import Explanation
@@ -25,6 +28,8 @@ from tests.marks import needs_host_peak
 from tests.processes import framebench, read_json, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
+
+EXPLAINED = "transformer/torch/train/fp32/b4/tiny"
 
 
 @cache
@@ -295,6 +300,28 @@ def test_explain_writes_json_and_a_figure(tmp_path):
     texts = set(figure.read_text().replace("<", ">").split(">"))
     kinds = {"parameter", "optimizer state", "gradient", "saved for backward", "temporary"}
     assert texts >= kinds | {f"{explanation.peak.bytes / 2**20:.2f} MiB", "blocks.*.fc* (4)"}
+
+
+@pytest.mark.parametrize("case", ["transformer/torch/train/fp32/b4/tiny", "FILE"])
+def test_explain_leaves_nothing_in_the_results(case, tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "explain", lambda *arguments: explain_case(EXPLAINED))
+    monkeypatch.setattr(command, "open_model", open_nothing)
+    results = tmp_path / "results"
+    framebench("explain", case.replace("FILE", "mine.py"), results=results, code=0)
+    assert not results.exists()
+
+
+def test_explain_does_not_disturb_a_measurement(tmp_path):
+    with lock_results(tmp_path):
+        done = framebench("explain", EXPLAINED, results=tmp_path, code=2)
+    assert "is measuring into" in done.stderr
+    assert "framebench explain" not in done.stderr, "the holder is named, not this command"
+
+
+@contextmanager
+def open_nothing(*arguments: object) -> Iterator[tuple[list[str], None, None]]:
+    """Stand in for the opening of a user's file."""
+    yield ["own"], None, None
 
 
 def test_two_cases_differ_by_the_sum_of_the_rows(tmp_path, monkeypatch):

@@ -66,6 +66,14 @@ def test_strategies_that_fit_with_a_margin_are_listed_leanest_first(budget, fitt
     assert without_a_plan in answer["not_predicted"]
 
 
+def test_strategies_that_need_as_little_are_all_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(PEAKS, "fsdp_keep", PEAKS["fsdp"])
+    options = ("--budget", "160MiB", "--ranks", "4", "--results", tmp_path)
+    done = framebench("advise", "transformer/torch/train/*/b8", *options, code=0)
+    answer = done.stdout.splitlines()[0]
+    assert answer.endswith("torch fsdp and torch fsdp_keep need least, equally, 105.0 MiB.")
+
+
 @pytest.mark.parametrize(
     ("budget", "code", "answer"),
     [

@@ -128,6 +128,8 @@ def test_ranks_are_part_of_a_pattern_or_an_option():
         ("transformer/torch/train/nothing*/b8x8/full", "choose from: "),
         ("transformer/torch/train", "write for instance"),
         ("transformer/torch/train/fsdp/b8/full", "needs a number of ranks"),
+        (f"{FSDP}/1.3B", f"names no batch; write for instance '{FSDP}/b8x4/1.3B'"),
+        (FSDP, f"names no batch; write for instance '{FSDP}/b8x4/cpu'"),
     ],
 )
 def test_a_selector_that_matches_nothing_or_is_incomplete_is_refused(selector, message):

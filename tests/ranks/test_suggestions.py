@@ -48,7 +48,9 @@ def reached(monkeypatch) -> list[Case]:
         ("advise", f"{TRAINING}/fsdp/b8", "--parameters", "7B", "--ranks", "4"),
         ("advise", TRAINING, "--ranks", "2", "--budget", "1GiB"),
         ("advise", "transformer/*/train", "--ranks", "2", "--budget", "1GiB"),
+        ("advise", TRAINING, "--ranks", "3", "--budget", "1GiB"),
         ("advise", f"{TRAINING}/fsdp", "--budget", "1GiB"),
+        ("advise", f"{TRAINING}/fsdp", "--device", "a100-80gb"),
     ],
     ids=" ".join,
 )
@@ -63,6 +65,24 @@ def test_a_suggested_command_reaches_the_cases_that_were_asked_about(arguments, 
     assert reached
     for case in reached:
         assert case.ranks > 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("advise", f"{TRAINING}/amp_bf16+fsdp/1.3B", "--ranks", "2", "--budget", "16GiB"),
+        ("advise", f"{TRAINING}/amp_bf16+fsdp/*/1.3B", "--device", "a100-80gb"),
+    ],
+    ids=" ".join,
+)
+def test_a_suggested_command_keeps_the_size_that_was_typed(arguments, reached):
+    mistaken = framebench(*arguments, code=USAGE_ERROR)
+    (command,) = COMMAND.findall(mistaken.stderr)
+
+    done = framebench(*shlex.split(command))
+
+    assert done.returncode != USAGE_ERROR, done.stderr
+    assert {(case.strategy, case.size) for case in reached} == {("amp_bf16+fsdp", "1.3B")}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from framebench.suite.user_file import Fault
 from framebench.user_file import trial
+from framebench.user_file.strategies import parse_strategies
 from tests.processes import framebench
 from tests.user_model.small_file import write_variant
 
@@ -205,6 +207,51 @@ def test_a_label_says_in_which_types_a_file_is_simulated(types, label, tmp_path)
         facts = folder / "own.json"
         facts.write_text(json.dumps(json.loads(facts.read_text()) | {"types": types}))
         assert model.baseline.label == label
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "predict FILE --strategies as-written",
+        "predict FILE --strategies as-written,checkpoint --device a100-40gb",
+        "max-batch FILE --strategies as-written --budget 1GiB",
+        "max-batch FILE --strategies as-written --device a100-40gb",
+        "try FILE --strategies as-written",
+        "try FILE --strategies as-written --device a100-40gb",
+        "explain FILE --strategy as-written",
+    ],
+)
+def test_the_baseline_may_be_named_as_tables_name_it(command, tmp_path, monkeypatch):
+    """An unknown strategy is refused before an environment is chosen."""
+
+    def stop(*arguments):
+        raise Fault("an environment is chosen")
+
+    monkeypatch.setattr(trial, "choose_environment", stop)
+    file = write_variant(tmp_path)
+    words = command.replace("FILE", str(file)).split()
+    done = framebench(*words, results=tmp_path / "results", code=2)
+    assert "an environment is chosen" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["a/b/c/d", "a/b/c/fsdp"])
+def test_a_file_is_no_case_over_ranks_whatever_its_path(place, tmp_path, monkeypatch):
+    """Read as a case, the first path would have the batch `exact.py`, and the second FSDP."""
+
+    def stop(*arguments):
+        raise Fault("an environment is chosen")
+
+    monkeypatch.setattr(trial, "choose_environment", stop)
+    monkeypatch.chdir(tmp_path)
+    Path(place).mkdir(parents=True)
+    file = write_variant(Path(place), name="exact.py")
+    done = framebench("max-batch", file, "--budget", "1GiB", results="results", code=2)
+    assert "an environment is chosen" in done.stderr
+
+
+@pytest.mark.parametrize(("scenario", "baseline"), [("train", "fp32"), ("eval", "no_grad")])
+def test_as_written_is_the_baseline_of_its_scenario(scenario, baseline):
+    assert parse_strategies("as-written,foreach", scenario) == [baseline, "foreach"]
 
 
 def test_only_the_baseline_is_labelled_as_written(tmp_path):

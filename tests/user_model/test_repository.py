@@ -48,6 +48,31 @@ def test_import_errors_name_the_file_of_the_user(tmp_path):
     assert str(REPOSITORY / "models") in message
 
 
+def test_nothing_is_left_next_to_the_files_of_the_user(tmp_path, monkeypatch):
+    """Python would leave byte code of the file, and of all that it imports, also later."""
+    for name in ("path", "path_hooks"):
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
+    for name in ("modules", "path_importer_cache"):
+        monkeypatch.setattr(sys, name, dict(getattr(sys, name)))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    package = tmp_path / "parts_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("WIDTH = 8\n")
+    (package / "layer_of_mine.py").write_text("DEPTH = 2\n")
+    (tmp_path / "helper_of_mine.py").write_text("HEADS = 4\n")
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from helper_of_mine import HEADS\n"
+        "def model():\n"
+        "    from parts_of_mine.layer_of_mine import DEPTH\n"
+        "    return HEADS * DEPTH\n"
+    )
+
+    assert load_file(str(file)).model() == 8
+
+    assert not list(tmp_path.rglob("__pycache__"))
+
+
 def test_a_changed_module_of_the_user_changes_the_hash_of_the_sources(tmp_path, monkeypatch):
     """An interrupted `try` goes on only where all that is the user's is as it was."""
     monkeypatch.setattr(sys, "path", list(sys.path))

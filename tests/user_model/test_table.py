@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -13,6 +15,8 @@ from framebench.suite.result import Mathematics, StrategyEffect, Verification
 from framebench.user_model.table import (
     add_needs,
     collect_remarks,
+    describe_fitting,
+    describe_least,
     describe_verdicts,
     find_contradiction,
     find_needs,
@@ -46,6 +50,53 @@ def test_unchecked_strategies_are_listed_by_their_reason():
         "not checked in float64: checkpoint, accumulate: it casts by itself",
         "checkpoint: effect not proven: block_runs: expected 8, observed 4",
     ]
+
+
+def make_needs(**needs: int) -> pd.DataFrame:
+    """Return rows of strategies that need so many MiB; fp32 is the baseline."""
+    table = pd.DataFrame({"strategy": needs.keys(), "needs_bytes": needs.values()})
+    table["needs_bytes"] *= MIB
+    times = {"time_ratio": math.nan, "time_ratio_low": math.nan, "time_ratio_high": math.nan}
+    return table.assign(usable=True, baseline=table["strategy"] == "fp32", step_time_s=1.0, **times)
+
+
+@pytest.mark.parametrize(
+    ("needs", "answer"),
+    [
+        ({"checkpoint": 50, "foreach": 60}, "checkpoint needs least: 50.0 MiB, 50% of what"),
+        (
+            {"checkpoint": 50, "foreach": 50},
+            "checkpoint and foreach need least, equally: 50.0 MiB, 50% of what",
+        ),
+        ({"checkpoint": 100, "foreach": 120}, "No strategy needs less than fp32."),
+    ],
+)
+def test_strategies_that_need_as_little_are_all_named(needs, answer):
+    (sentence,) = describe_least(make_needs(fp32=100, **needs))
+    assert sentence.startswith(answer)
+
+
+def test_without_times_all_that_need_least_are_named_within_a_budget():
+    sentence = describe_fitting(make_needs(fp32=100, checkpoint=50, foreach=50), 60 * MIB)
+    assert sentence == (
+        "2 of 3 strategies fit within 60.0 MiB; without times those that need least, equally, are "
+        "checkpoint and foreach (50.0 MiB)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "answer"),
+    [
+        (0.85, "foreach (50.0 MiB, 1,000.0 ms a step), with checkpoint as fast within"),
+        (0.95, "foreach (50.0 MiB, 1,000.0 ms a step)."),
+    ],
+)
+def test_a_strategy_is_as_fast_if_the_intervals_overlap(low, answer):
+    table = make_needs(fp32=100, foreach=50, checkpoint=50)
+    table["time_ratio"] = [1.0, 0.89, 0.97]
+    table["time_ratio_low"] = [math.nan, 0.88, low]
+    table["time_ratio_high"] = [math.nan, 0.9, 0.98]
+    assert f"the fastest of them is {answer}" in describe_fitting(table, 200 * MIB)
 
 
 def test_a_peak_below_the_activations_is_a_contradiction():

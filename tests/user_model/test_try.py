@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ from framebench.engine.timed_process import CONTROL, Variant
 from framebench.models.spec import load_workload
 from framebench.records import store
 from framebench.records.provenance import ROOT
+from framebench.records.search import MIB, Fit
 from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_model import command, measure
+from framebench.user_model.session import TrialOutcome
 from tests.callbacks import ignore
-from tests.fake_records import RIGHT, record
+from tests.fake_records import RIGHT, provenance, record
 from tests.processes import framebench
 from tests.user_model.small_file import try_file, write_variant
 
@@ -77,6 +80,35 @@ def test_a_search_begins_at_the_smallest_batch(monkeypatch, tmp_path):
     case = Case.from_id("transformer/torch/train/accumulate/b8/tiny")
     command.search_batches([record(case, **RIGHT)], 1, CONTROL, Options(), tmp_path)
     assert begun == [case.strategy_spec.micro_batches]
+
+
+def test_what_was_measured_is_shown_before_the_largest_batch_is_searched(monkeypatch, tmp_path):
+    """A search takes minutes for each strategy."""
+    file = write_variant(tmp_path)
+    figure = tmp_path / "peaks.svg"
+    baseline = trial.inspect_file(file, batch=4).baseline
+    measured = [record(baseline, peaks={"host.rss": 100 * MIB}, **RIGHT)]
+    outcome = TrialOutcome(measured, {}, SimpleNamespace(close=ignore), is_complete=True)
+    printed_before = []
+
+    def search(*arguments):
+        printed_before.append(sys.stdout.getvalue())
+        assert figure.exists()
+        found = {"case": baseline.id, "budget_bytes": 200 * MIB, "provenance": provenance()}
+        return [Fit(status="found", answer="a batch fits", largest=8, **found)]
+
+    monkeypatch.setattr(command, "measure_strategies", lambda *arguments: outcome)
+    monkeypatch.setattr(command, "search_batches", search)
+    monkeypatch.setattr(trial, "choose_environment", lambda *arguments: CONTROL)
+    options = ("--budget", "200MiB", "--max-batch", "--figure", str(figure))
+
+    done = try_file(file, tmp_path / "results", *options)
+
+    (table,) = printed_before
+    assert "fp32" in table
+    assert done.stdout.startswith(table)
+    assert "a batch fits" in done.stdout.removeprefix(table)
+    assert "fp32" not in done.stdout.removeprefix(table).split("a batch fits")[1]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from matplotlib.text import Text
 from framebench.analysis import rows
 from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
 from framebench.analysis.figures import page
+from framebench.analysis.needs import are_equal_amounts
 from framebench.analysis.rendering import MIB
 from framebench.analysis.tables import describe_timing
 from framebench.strategies.registry import find_baseline
@@ -228,13 +229,16 @@ def place_names(axes: Axes, texts: list[Text]) -> None:
 
 
 def describe_least(points: pd.DataFrame) -> str:
-    """Return each framework's point of least memory in words, with its cost."""
+    """Return each framework's point of least memory in words, with its cost.
+
+    There are several where their peaks are equal.
+    """
     parts = []
     for framework, ranked in rank_savings(select_comparable(points), "relative_peak"):
-        if ranked:
-            least = ranked[0]
-            price = f"{rows.format_times(least.relative_peak)} the peak, {describe_cost(least)}"
-            parts.append(f"{framework} {least.strategy} ({price})")
+        for row in ranked:
+            if are_equal_amounts(row.relative_peak, ranked[0].relative_peak):
+                price = f"{rows.format_times(row.relative_peak)} the peak, {describe_cost(row)}"
+                parts.append(f"{framework} {row.strategy} ({price})")
     head = rows.name_scenario(points)
     if not parts:
         return f"{head}: nothing that was timed takes less than the baseline"

@@ -13,6 +13,7 @@ import pandas as pd
 from framebench.analysis import rows, tables
 from framebench.analysis.answers import (
     describe_rivals,
+    find_least,
     find_rivals,
     get_time_ratio,
     select_comparable,
@@ -145,10 +146,9 @@ def describe_guesses(shown: pd.DataFrame) -> Iterator[str]:
         )
     for (workload, framework), group in shown.groupby(["workload", "framework"], sort=False):
         comparable = select_comparable(group)
-        candidates = pd.concat([select_savings(comparable), comparable[comparable["baseline"]]])
-        if candidates.empty:
+        least = find_least(comparable)
+        if least is None:
             continue
-        least = next(rows.iterate_rows(candidates))
         rivals = describe_rivals(find_rivals(comparable, least))
         if rivals:
             yield f"{workload} {framework}: {rivals}"

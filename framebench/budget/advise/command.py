@@ -33,7 +33,7 @@ from framebench.cli.shared import (
     suggest_measuring,
 )
 from framebench.models import spec
-from framebench.ranks.cases import match_cases, split_rank_selector
+from framebench.ranks.cases import complete_rank_selector, fill_rank_selector, match_cases
 from framebench.records import provenance
 from framebench.strategies.registry import SCENARIOS, find_baseline, list_used
 from framebench.strategies.strategy import FRAMEWORKS
@@ -56,8 +56,6 @@ CASES_HELP = (
     "--device and no size, or with --parameters, the usual one."
 )
 EXAMPLE_DEVICE = "h100-80gb"  # in a suggested command, where the user named none
-EXAMPLE_BATCH = 8
-EXAMPLE_RANKS = 4
 FACTORS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
@@ -148,7 +146,7 @@ def advise(
             2,
         )
     if described and (ranks or selectors.asks_for_ranks(selector)):
-        full_selector = make_rank_selector(selector, ranks, described)
+        full_selector = complete_rank_selector(selector, ranks, described)
         options = f" --device {device or EXAMPLE_DEVICE}{repeat_options(results, budget)}"
         fail(
             "over ranks a described size stands in the case, and a device is needed: framebench "
@@ -233,8 +231,8 @@ def answer_for_device(
         question = parse_selector(selector)
         return search_over_ranks(question, ranks, device, budget, results, as_json)
     if ranks or selectors.asks_for_ranks(selector):
-        cases = match_cases(selector, ranks)
-        say_raised_batch(split_rank_selector(selector)[selectors.PARTS.index("batch")], cases)
+        options = f" --device {device}{repeat_options(results, budget)}"
+        cases = select_over_ranks(selector, ranks, options)
         return fit_on_device(
             cases, left_out={}, device_name=device, budget=budget, results=results, as_json=as_json
         )
@@ -262,25 +260,16 @@ def select_over_ranks(selector: str, ranks: int | None, options: str) -> list[Ca
     Prints a note if the batch is raised to one that the ranks divide. A selector without a batch
     ends the command, with an example that has one and ends with `options`. Raises UnknownCase.
     """
-    patterns = dict(zip(selectors.PARTS, selector.strip("/").split("/")))
-    workload = patterns.get("workload") or "transformer"
-    scenario = patterns.get("scenario") or "train"
-    framework = patterns.get("framework") or "*"
-    strategy = patterns.get("strategy") or "*"
-    refuse_glob(scenario)
-    strategies = f"{workload}/{framework}/{scenario}/{strategy}"
-    batch = patterns.get("batch", "*")
-    if batch in ("", "*", "b*"):
-        ranks_option = f" --ranks {ranks}" if ranks else ""
-        example_batch = f"b{EXAMPLE_BATCH}" if ranks else f"b{EXAMPLE_BATCH}x{EXAMPLE_RANKS}"
+    parts = fill_rank_selector(selector)
+    refuse_glob(parts["scenario"])
+    if parts["batch"] in ("*", "b*"):
         fail(
             "strategies over ranks need the batch that is shared: framebench advise "
-            f"'{strategies}/{example_batch}'{ranks_option}{options}",
+            f"'{complete_rank_selector(selector, ranks)}'{options}",
             2,
         )
-    size = patterns.get("size") or DEFAULT_SIZE
-    cases = match_cases(f"{strategies}/{batch}/{size}", ranks)
-    say_raised_batch(batch, cases)
+    cases = match_cases("/".join(parts.values()), ranks)
+    say_raised_batch(parts["batch"], cases)
     return cases
 
 
@@ -293,17 +282,6 @@ def say_raised_batch(batch: str, cases: Sequence[Case]) -> None:
             f"a batch of {requested_batch} does not divide by {first.ranks} ranks: of "
             f"{first.batch} samples instead"
         )
-
-
-def make_rank_selector(selector: str, ranks: int | None, size: str) -> str:
-    """Return the selector that has the ranks in its batch, and the described size."""
-    parts = dict(zip(selectors.PARTS, selector.strip("/").split("/")))
-    workload, scenario = parts.get("workload") or "transformer", parts.get("scenario") or "train"
-    strategies = f"{parts.get('framework') or '*'}/{scenario}/{parts.get('strategy') or '*'}"
-    batch = parts.get("batch") or f"b{EXAMPLE_BATCH}"
-    if "x" not in batch:
-        batch += f"x{ranks or EXAMPLE_RANKS}"
-    return f"{workload}/{strategies}/{batch}/{size}"
 
 
 def set_described_size(question: ParsedSelector, size: str) -> ParsedSelector:

@@ -13,6 +13,7 @@ from framebench.analysis.frames import Row
 from framebench.analysis.needs import (
     MARGIN,
     NOT_IN_BUDGET,
+    are_equal_amounts,
     describe_lenders,
     format_guessed_needs,
     format_needs,
@@ -359,6 +360,10 @@ def describe_rank(advice: BudgetAdvice) -> str:
         ties = [c.name for c in others if c.case.batch == best.case.batch]
         if ties:
             rank += f", with as large a batch by {', '.join(ties)}"
+    if order == "memory":
+        ties = [c.name for c in others if are_equal_amounts(c.peak.needs, best.peak.needs)]
+        if ties:
+            rank += f", with as little by {', '.join(ties)}"
     return rank
 
 

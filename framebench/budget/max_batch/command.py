@@ -19,6 +19,7 @@ from framebench.cli.shared import (
     Env,
     FileScenario,
     FileStrategies,
+    ParsedSelector,
     ResultsOption,
     TargetDevice,
     app,
@@ -42,10 +43,11 @@ from framebench.strategies.registry import find_baseline
 from framebench.suite import selectors
 from framebench.suite.case import BATCH, DEFAULT_SIZE, FULL_SIZE, Case
 from framebench.suite.counting import format_count
-from framebench.suite.hypothetical import LARGEST_BATCH, check_described
+from framebench.suite.hypothetical import LARGEST_BATCH
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.opening import open_model
+from framebench.user_file.strategies import parse_strategies
 
 CASES_HELP = (
     "such as transformer/*/train/checkpoint, by default the baseline of training; or your own file"
@@ -90,9 +92,10 @@ def max_batch_(
     What this machine has found before is answered at once. With --device the batch is predicted,
     and with --ranks it is that of several such devices, each of which has the budget.
     """
-    named_strategies = strategies.split(",") if strategies else []
+    named_strategies = parse_strategies(strategies, scenario)
+    is_file = selector.endswith(".py")
     is_over_ranks = any(map(selectors.asks_for_ranks, selectors.expand_braces(selector)))
-    if ranks is not None or is_over_ranks:
+    if ranks is not None or (is_over_ranks and not is_file):
         end_command(answer_over_ranks(selector, ranks, device, budget, results, as_json))
     if device is not None:  # predictions alone, without a limit to enforce
         any_fits = answer_for_device(
@@ -103,7 +106,7 @@ def max_batch_(
         fail(NO_BUDGET, 2)
     options = runner.Options(time_limit_s=time_limit)
     searches = SearchRun(budget, max_batch, options, minutes, results, as_json)
-    if selector.endswith(".py"):
+    if is_file:
         try:
             with (
                 measuring(results, searches.describe_saved),
@@ -209,14 +212,9 @@ def answer_for_device(
     if not selector.endswith(".py"):
         from framebench.devices.fit.advice import advise_on_device
 
-        parsed = parse_selector(selector)
-        declared_selector = selector
-        if parsed.size and spec.DESCRIBED.fullmatch(parsed.size):
-            check_described(parsed.workload or "", parsed.size)
-            declared_selector = selector.replace(parsed.size, FULL_SIZE)
-        first_case, *_ = choose_cases(declared_selector)
+        parsed = parse_question(selector)
         question = parsed._replace(
-            strategy=parsed.strategy or first_case.scenario_spec.baseline,
+            strategy=parsed.strategy or find_baseline(parsed.scenario or "train"),
             size=parsed.size or FULL_SIZE,
         )
         return advise_on_device(question, device, budget, results, as_json)
@@ -271,10 +269,10 @@ def answer_over_ranks(
     return search_over_ranks(question, ranks, device, budget, results, as_json)
 
 
-def choose_cases(selector: str) -> list[Case]:
-    """Return the cases that are searched for, of one workload, which must be named.
+def parse_question(selector: str) -> ParsedSelector:
+    """Return the fields of a selector of one workload, whose batch is searched for.
 
-    Raises UnknownCase.
+    A selector that names a batch, or no workload, ends the command. Raises UnknownCase.
     """
     parsed = parse_selector(selector)
     if parsed.batch:
@@ -283,18 +281,25 @@ def choose_cases(selector: str) -> list[Case]:
         workloads = spec.list_workloads()
         example = f"framebench max-batch '{workloads[-1]}/*/train' --budget 16GiB"
         fail(f"which workload? {', '.join(workloads)}: {example}", 2)
-    scenario = parsed.scenario or "train"
-    cases = measure.select_cases(
-        parsed.workload,
+    baseline = find_baseline(parsed.scenario or "train")
+    if baseline and not parsed.strategy:
+        say(f"tried is the baseline, {baseline}; '{parsed.workload}/*/train/{{a,b}}' names others")
+    return parsed
+
+
+def choose_cases(selector: str) -> list[Case]:
+    """Return the cases that are searched for, of one workload, which must be named.
+
+    Raises UnknownCase.
+    """
+    parsed = parse_question(selector)
+    return measure.select_cases(
+        parsed.workload or "*",
         parsed.framework or "*",
-        scenario,
+        parsed.scenario or "train",
         parsed.strategy,
         parsed.size or DEFAULT_SIZE,
     )
-    baseline = find_baseline(scenario)
-    if baseline and not parsed.strategy:
-        say(f"tried is the baseline, {baseline}; '{parsed.workload}/*/train/{{a,b}}' names others")
-    return cases
 
 
 @app.command(rich_help_panel=BUDGET)

@@ -44,6 +44,7 @@ from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.opening import open_shapes
+from framebench.user_file.strategies import parse_strategies
 
 if TYPE_CHECKING:
     from framebench.analysis.frames import Row
@@ -124,7 +125,7 @@ def predict(
     if is_file:
         if ranks:
             fail("--ranks takes the suite's cases, not a file", 2)
-        chosen = strategies.split(",") if strategies else []
+        chosen = parse_strategies(strategies, scenario)
         try:
             if device is not None:
                 model = trial.inspect_file(Path(case), batch, scenario=scenario)

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from framebench.analysis.needs import format_needs
+from framebench.analysis.needs import are_equal_amounts, format_needs
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
+from framebench.analysis.rows import join_words
 from framebench.cli.shared import ParsedSelector, echo, fail, out, repeat_options, say
 from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
@@ -381,18 +382,29 @@ def write_sentence(
         best.setdefault(assessment.case.framework, assessment)
     for framework, assessment in best.items():
         title = TITLES[framework]
-        strategy = assessment.case.strategy_label + describe_mathematics(assessment.case)
-        if fitting and batch is None:
-            sentence += (
-                f" {title} fits the largest batch with {strategy}: {describe_batch(assessment)}."
-            )
+        by_batch = bool(fitting) and batch is None
+        strategies = []
+        for other in alternatives or predicted:
+            if other.case.framework == framework and is_as_good(other, assessment, by_batch):
+                strategies.append(other.case.strategy_label + describe_mathematics(other.case))
+        names = join_words(strategies)
+        if len(strategies) > 1:
+            names += ", equally"
+        if by_batch:
+            sentence += f" {title} fits the largest batch with {names}: "
+            sentence += f"{describe_batch(assessment)}."
         else:
-            sentence += (
-                f" {title} needs least with {strategy}: {format_needs(assessment.needs)} MiB."
-            )
+            sentence += f" {title} needs least with {names}: {format_needs(assessment.needs)} MiB."
     if any(assessment.is_tight for assessment in best.values()):
         sentence += f" Little memory is left, and these are not predicted: {NOT_PREDICTED}."
     return sentence
+
+
+def is_as_good(assessment: FitAssessment, best: FitAssessment, by_batch: bool) -> bool:
+    """Return whether a case fits as large a batch as the best, or needs as little."""
+    if by_batch:
+        return describe_batch(assessment) == describe_batch(best)
+    return are_equal_amounts(assessment.needs or 0, best.needs or 0)
 
 
 def format_gib(size: int) -> str:

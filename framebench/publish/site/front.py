@@ -17,9 +17,17 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis import rows
-from framebench.analysis.answers import describe_cost, rank_savings, select_comparable
+from framebench.analysis.answers import (
+    describe_cost,
+    find_least,
+    find_rivals,
+    rank_savings,
+    select_comparable,
+    select_leasts,
+)
 from framebench.analysis.figures.page import find_family
 from framebench.analysis.frames import find_catalog_place
+from framebench.analysis.needs import EQUAL
 from framebench.analysis.rendering import MIB, is_missing
 from framebench.analysis.reports.answer import make_answer
 from framebench.analysis.results import Results
@@ -171,10 +179,15 @@ def describe_question(workload: str, scenario: str, size: str, batch: str) -> Gr
 def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Yield the numbers of each strategy for the form; a missing number has no key.
 
-    `atLeast` is there if the needs are a guess (`compute_least_needs`). `rate` is the throughput,
-    with its `range` over blocks; `ratio` is the step time over that of PyTorch's baseline.
+    `atLeast` is there if the needs are a guess (`compute_least_needs`), and `mayNeedLess` if the
+    strategy then may need less than the least of its framework (`find_rivals`). `rate` is the
+    throughput, with its `range` over blocks; `ratio` is the step time over that of PyTorch's
+    baseline.
     """
-    smallest = {ranked[0].case for _, ranked in rank_savings(group) if ranked}
+    smallest: set[str] = set()
+    for _, ranked in rank_savings(group):
+        smallest.update(least.case for least in select_leasts(ranked))
+    rivals = find_cases_of_rivals(group)
     for row in rows.iterate_rows(group):
         has_cost = not row.baseline and pd.notna(row.time_ratio)
         point = {
@@ -197,7 +210,19 @@ def list_points(machine: str, group: pd.DataFrame) -> Iterator[dict[str, Any]]:
                 point["range"] = [round(row.throughput_low, 2), round(row.throughput_high, 2)]
         if pd.notna(row.torch_ratio):
             point["ratio"] = round(row.torch_ratio, 4)
+        if row.case in rivals:
+            point["mayNeedLess"] = True
         yield point
+
+
+def find_cases_of_rivals(group: pd.DataFrame) -> set[str]:
+    """Return the cases that may need less than what is said to need least in their framework."""
+    cases: set[str] = set()
+    for _, framework_rows in group.groupby("framework", observed=True, sort=False):
+        least = find_least(framework_rows)
+        if least is not None:
+            cases.update(row.case for row in find_rivals(framework_rows, least))
+    return cases
 
 
 def describe_guess(row: Any) -> dict[str, float]:
@@ -216,8 +241,8 @@ def load_predictions(results: Path) -> pd.DataFrame:
     """Return the predictions that the form answers from: of the pinned releases, of one device.
 
     A row has PREDICTION_COLUMNS. `share` is its need relative to the baseline's. `least` marks
-    the strategy that needs least in a framework, among those that compute what the baseline does
-    and save more than PEAK.minimum.
+    the strategies that need least in a framework, among those that compute what the baseline does
+    and save more than PEAK.minimum. There are several if their needs are equal.
     """
     points = []
     for planned in read_every(results):
@@ -234,8 +259,8 @@ def load_predictions(results: Path) -> pd.DataFrame:
     table["share"] = (table["bytes"] / base_bytes).round(3)
     is_less = table["bytes"] < base_bytes * (1 - PEAK.minimum)
     saves = table["same_loss"] & is_less
-    least_indices = table["bytes"][saves].groupby(group_number[saves]).idxmin()
-    table["least"] = table.index.isin(least_indices)
+    least_needs = table["needs"].where(saves).groupby(group_number).transform("min")
+    table["least"] = saves & (table["needs"] <= least_needs * (1 + EQUAL))
     return table.sort_values("rank", kind="stable")
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from studies.published_peaks import errors as table
@@ -46,6 +48,26 @@ def test_a_prediction_is_held_in_the_quantity_of_its_row() -> None:
     for quantity, expected in (("allocated", 900), ("reserved", 1002)):
         one = prediction(program=asdict(programs.program(xmem())) | {"quantity": quantity})
         assert one.predicted_bytes(beside=18 * MIB) == expected * MIB
+
+
+def test_a_new_prediction_is_said_in_the_numbers_of_the_table() -> None:
+    row = xmem()
+    held = table.compare_row(row, programs.program(row), prediction(), {row.card: 18 * MIB})
+    said = table.describe_row(held)
+    (cells,) = pd.DataFrame(table.row_by_row([held]).data).itertuples(index=False)
+    for cell in ("1,000", "1,020", "+2.0%"):  # measured, predicted, error
+        assert cell in cells
+        assert cell in said
+    failed = beside(row, None, "does not fit")
+    assert table.describe_row(failed) == "failed: does not fit"
+
+
+def test_a_prediction_is_written_as_it_is_read(tmp_path: Path) -> None:
+    """Files of before have a fingerprint of the sources, and no later file has."""
+    row, made = xmem(), prediction()
+    judged.write(tmp_path, made, row)
+    assert judged.read(tmp_path, row) == made
+    assert "code" not in json.loads(judged.file(tmp_path, row).read_text())
 
 
 def test_an_error_has_a_sign() -> None:

@@ -665,6 +665,14 @@ def test_a_tie_of_largest_batches_is_named_in_the_answer():
     assert "by torch keep_grads." in answer
 
 
+def test_a_tie_of_the_least_memory_is_named_in_the_answer():
+    records = []
+    for strategy, peak in (("fp32", 400_000), ("keep_grads", 400_001), ("checkpoint", 500_000)):
+        records.append(make_record("torch", strategy, batch=4, peak=peak))
+    answer = show.describe_answer(ask_advice(records, batch=4, by="memory"))
+    assert "comes first (least memory first), with as little by torch keep_grads." in answer
+
+
 def test_a_faster_batch_without_calibration_is_named_but_not_ranked_by():
     records = [
         make_record("torch", "fp32", batch=4, peak=400_000),

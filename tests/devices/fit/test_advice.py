@@ -440,6 +440,19 @@ def test_an_answer_with_little_to_spare_says_what_is_not_predicted(
 
 
 @pytest.mark.parametrize(
+    ("cases", "answer"),
+    [
+        ("{fp32,foreach}/b8/full", "needs least with fp32 and foreach, equally: "),
+        ("{fp32,foreach}/*/full", "fits the largest batch with fp32 and foreach, equally: "),
+    ],
+)
+def test_strategies_that_are_as_good_are_all_named(cases, answer, fake_needs, tmp_path):
+    fake_needs(lambda case: GIB * case.batch)
+    done = framebench("advise", f"transformer/torch/train/{cases}", *GPU, results=tmp_path)
+    assert answer in done.stdout
+
+
+@pytest.mark.parametrize(
     ("budget", "place"),
     [([], " on one NVIDIA"), (["--budget", "24GiB"], " within 24.00 GiB of one NVIDIA")],
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from framebench.analysis import frames, rows
-from framebench.analysis.answers import select_comparable
+from framebench.analysis.answers import describe_rivals, select_comparable
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
 from framebench.devices.catalog import BY_NAME
@@ -92,6 +93,39 @@ def test_a_need_that_is_a_guess_has_the_least_that_may_be_enough():
     assert (searched["strategy"], searched["needs"]) == ("fp32", 315)
     assert "atLeast" not in searched
     assert (guessed["strategy"], guessed["needs"], guessed["atLeast"]) == ("checkpoint", 210, 105)
+
+
+def test_a_strategy_that_may_need_less_than_the_least_is_marked():
+    """The baseline was seen to keep 100 MiB and checkpoint nothing; accumulate was never searched.
+
+    So what accumulate keeps is a guess, by which it needs more, though its peak is lower.
+    """
+    searches = []
+    for strategy, kept in (("fp32", 100 * MIB), ("checkpoint", 0)):
+        case = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny")
+        searches.append(make_search(case=case, kept=kept, versions={"torch": "0"}))
+    records = [
+        make_record("fp32", 400 * MIB, [1.0]),
+        make_record("checkpoint", 100 * MIB, [1.5]),
+        make_record("accumulate", 90 * MIB, [1.5]),
+    ]
+    table = rows.order_by_catalog(frames.make_frame(records, searches=Searches(searches)))
+
+    points = front.list_points("lab", select_comparable(table))
+
+    assert [point["strategy"] for point in points if "mayNeedLess" in point] == ["accumulate"]
+
+
+@needs_sphinx
+@in_a_browser
+@pytest.mark.parametrize("strategies", [["a"], ["a", "b"]])
+def test_what_may_need_less_is_named_in_the_words_of_the_guides(strategies, lab):
+    points = []
+    for number, strategy in enumerate(strategies):
+        points.append({"strategy": strategy, "href": "", "peak": number, "mayNeedLess": True})
+    said = lab.evaluate("(rows) => made('p', {}, ...mayNeedLess(rows)).textContent", points)
+    expected = describe_rivals([SimpleNamespace(strategy=strategy) for strategy in strategies])
+    assert said == expected.replace("`", "")
 
 
 @needs_sphinx

@@ -87,19 +87,40 @@ function strong(text) {
   return made("strong", {}, text);
 }
 
-function least(rows) {
-  return [...rows].sort((a, b) => a.needs - b.needs)[0];
+// all rows that need least; EQUAL in framebench/analysis/needs.py says when two are equal
+const EQUAL = 1e-3;
+
+function leasts(rows) {
+  const needs = Math.min(...rows.map((row) => row.needs));
+  return rows.filter((row) => row.needs <= needs * (1 + EQUAL));
+}
+
+function links(rows) {
+  return rows.flatMap((row, index) => (index ? [index === rows.length - 1 ? " and " : ", ", link(row)] : [link(row)]));
+}
+
+// What README's sentences say too: describe_rivals in framebench/analysis/answers.py
+function mayNeedLess(rows) {
+  const rivals = rows.filter((row) => row.mayNeedLess).sort((a, b) => a.peak - b.peak);
+  if (!rivals.length) return [];
+  const names = rivals.flatMap((row, index) => (index ? [", ", link(row)] : [link(row)]));
+  return [...names, ` may need less: no search has run ${rivals.length === 1 ? "it" : "them"}`];
 }
 
 function sentence(group, budget) {
   const fits = group.rows.filter((row) => row.needs <= budget);
   const within = budget === Infinity ? "Without a limit" : `Within ${number(budget)} MiB`;
   const quick = fastest(group, fits);
-  const lean = least(group.rows);
-  const size = strong(needed(lean));
+  const leans = leasts(group.rows);
+  const names = leans.flatMap((row, index) => [`${index ? " and " : ""}${row.framework} with `, link(row)]);
+  const verb = leans.length === 1 ? " needs least, " : " need least, equally: ";
   const open = group.rows.filter((row) => row.needs > budget && row.atLeast <= budget);
   const may = open.length ? `${open.length} may fit: no search has run them. ` : "";
-  const smallest = [may, `${lean.framework} with `, link(lean), " needs least, ", size, `, ${speed(group, lean)}.`];
+  const rivals = mayNeedLess(group.rows.filter((row) => row.framework === leans[0].framework));
+  const smallest = [may, ...names, verb, strong(needed(leans[0]))];
+  if (leans.length === 1) smallest.push(`, ${speed(group, leans[0])}`);
+  if (rivals.length) smallest.push("; ", ...rivals);
+  smallest.push(".");
   if (!fits.length && open.length) return [`Nothing is known to fit ${number(budget)} MiB. `, ...smallest];
   if (!fits.length) return [`Nothing that was measured needs ${number(budget)} MiB or less. `, ...smallest];
   if (!quick) return [`${within}, ${fits.length} of ${group.rows.length} measured cases fit. None of them was timed. `, ...smallest];
@@ -113,8 +134,10 @@ function predictedSentence(place, group, budget) {
   const parts = [`Within ${number(budget)} MiB of one ${place.title}, ${fits.length} of ${group.rows.length} predicted cases fit at the upper end of the error. `];
   for (const framework of present(group)) {
     const rows = group.rows.filter((row) => row.framework === framework);
-    const lean = rows.find((row) => row.least) || least(rows);
-    parts.push(`${framework} needs least with `, link(lean), ": ", strong(`${whole(lean.needs)} MiB`), ` (${lean.source}). `);
+    const marked = rows.filter((row) => row.least);
+    const leans = marked.length ? marked : leasts(rows);
+    const equally = leans.length > 1 ? ", equally: " : ": ";
+    parts.push(`${framework} needs least with `, ...links(leans), equally, strong(`${whole(leans[0].needs)} MiB`), ` (${leans[0].source}). `);
   }
   return parts;
 }
@@ -154,7 +177,12 @@ function line(group, framework, budget, titles) {
   const lean = rows.find((row) => row.least);
   const cells = [cell(group, rows.find((row) => row.base), titles[0], group.kind === "measured" ? "not measured" : "not predicted")];
   if (group.kind === "measured") cells.push(cell(group, fastest(group, fits), titles[1], "none that was timed"));
-  cells.push(cell(group, lean, titles.at(-1), rows.length > 1 ? "nothing below the baseline" : "baseline only"));
+  const leanCell = cell(group, lean, titles.at(-1), rows.length > 1 ? "nothing below the baseline" : "baseline only");
+  const equals = rows.filter((row) => row.least && row !== lean);
+  if (equals.length) leanCell.append(made("br"), "as little with ", ...links(equals));
+  const rivals = mayNeedLess(rows);
+  if (rivals.length) leanCell.append(made("br"), ...rivals);
+  cells.push(leanCell);
   return made("tr", {}, made("th", { scope: "row" }, framework), ...cells);
 }
 
