@@ -241,9 +241,9 @@ class UserFile:
     def __contains__(self, name: str) -> bool:
         return hasattr(self.module, name)
 
-    def has_function(self, name: str) -> bool:
-        """Return whether the file has a function of this name, and not merely a value."""
-        return callable(getattr(self.module, name, None))
+    def has_split(self) -> bool:
+        """Return whether the file has a function `split`, and not merely a value."""
+        return callable(getattr(self.module, "split", None))
 
     def locate(self, name: str) -> str:
         """Return `file:line` of the definition of a name."""
@@ -447,7 +447,7 @@ class UserFile:
         `batch(n)` returns, and returns a list of `parts` such batches. Raises Fault for another
         result.
         """
-        if not self.has_function("split"):
+        if not self.has_split():
             inputs, targets = batch
             return list(zip(split(inputs, parts, size), split(targets, parts, size), strict=True))
         returned = self.get("split")(self.as_written(batch), parts)
@@ -474,7 +474,7 @@ class UserFile:
 
         It does not tell whether the parts add up to the batch.
         """
-        if self.has_function("split") or can_split(inputs, size):
+        if self.has_split() or can_split(inputs, size):
             return ""
         return (
             f"no input of batch({size}) has {size} samples along its first axis: "

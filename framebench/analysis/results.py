@@ -159,10 +159,10 @@ class Results:
             counts[name] = sum(map(count_lines, store.list_files(self.root, name)))
         return sorted(counts, key=lambda name: counts[name], reverse=True)  # equal ones by name
 
-    def order_machines(self, processor: str | None = None) -> list[str]:
+    def order_machines(self, processor: str | None) -> list[str]:
         """Return the machines in the order in which they are asked: this machine comes first.
 
-        Then come the machines with this `processor`, if it is given, and then the others. Within
+        Then come the machines with this `processor`, if it is not None, and then the others. Within
         each group the machine with the most records comes first.
         """
 
@@ -271,7 +271,7 @@ class Results:
         # a copy, since a notebook may change what it gets
         return self._tables[name, versions].copy()
 
-    def join_tables(self, versions: Literal["one", "all"] = "one") -> pd.DataFrame:
+    def join_tables(self, versions: Literal["one", "all"]) -> pd.DataFrame:
         """Return the tables of all machines as one. Raises NoRecords."""
         import pandas as pd
 

@@ -100,9 +100,8 @@ def let_device_decide(lines: Sequence[Line], device: str) -> list[Line]:
     for line in lines:
         if line.decides or line.set_aside:
             decides = is_of_device(line, device)
-            for_device.append(replace(line, decides=decides, set_aside=not decides))
-        else:
-            for_device.append(line)
+            line = replace(line, decides=decides, set_aside=not decides)
+        for_device.append(line)
     return for_device
 
 

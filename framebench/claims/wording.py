@@ -209,10 +209,10 @@ def drop_detail(reason: str) -> str:
     return reason.partition(":")[0]
 
 
-def make_reasons(claim: Claim, lines: Sequence[Line], names_machine: str = "") -> tuple[str, ...]:
+def make_reasons(claim: Claim, lines: Sequence[Line], names_machine: str) -> tuple[str, ...]:
     """Return the sentences below a row: each comparison's number, what is missing, and notes.
 
-    `names_machine` is the machine that looked names up, if it is another one.
+    `names_machine` is the machine that looked names up if it is another one, or "".
     """
     counted = [line for line in lines if line.counts]
     reasons = []

@@ -101,7 +101,6 @@ class StorageTracker:
 
     def __exit__(self, *error: object) -> None:
         """Let errors pass."""
-        return None
 
     def list_alive(self) -> list[LiveStorage]:
         """Return the storages that are alive now, in the order in which they were made."""

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from packaging.version import InvalidVersion, Version
 
+from framebench.cli.measuring import Threads, TimeLimit
 from framebench.cli.shared import (
     MEASURE,
-    MOST_S,
     AsJson,
     FileBatch,
     FileScenario,
@@ -72,6 +72,7 @@ THRESHOLD_HELP = "The smallest difference that matters, such as 5%. Default: eac
 Threshold = Annotated[str | None, typer.Option(help=THRESHOLD_HELP)]
 Rounds = Annotated[int, typer.Option(min=0, help="Rounds per block; 0: memory only.")]
 Blocks = Annotated[int, typer.Option(min=1, help="Number of blocks per case.")]
+Keep = Annotated[bool, typer.Option("--keep", help="Keep the environments that were made for it.")]
 PLAN_HELP = "With --device and without cases: plan training at full size where no plan is cached."
 EXIT_CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3, "undecided": 3}
 CASE_HELP = "Such as unet3d/jax/train/fp32/b4/cpu, or your own file: its baseline."
@@ -92,10 +93,8 @@ def run(
     blocks: Blocks = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     results: ResultsOption = runner.RESULTS,
-    threads: Annotated[int, typer.Option(min=1, help="1 pins the timing worker to one core.")] = 1,
-    time_limit: Annotated[
-        float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each of a case's two workers.")
-    ] = 900.0,
+    threads: Threads = 1,
+    time_limit: TimeLimit = 900.0,
 ) -> None:
     """Measure the same cases in several versions, taking turns in the same blocks.
 
@@ -382,9 +381,7 @@ def bisect(
     framework: Annotated[str, typer.Option(help="Such as jax.")],
     threshold: Annotated[str, typer.Option(help="The smallest change that matters.")] = "1%",
     processes: Annotated[int, typer.Option(min=1, help=PROCESSES_HELP)] = PROCESSES,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the environments that were made for it.")
-    ] = False,
+    keep: Keep = False,
     device: TargetDevice = None,
     batch: FileBatch = 8,
     results: ResultsOption = runner.RESULTS,
@@ -530,9 +527,7 @@ def newest(
     blocks: Blocks = versions.BLOCKS,
     rounds: Rounds = runner.Options.rounds,
     threshold: Threshold = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the environments that were made for it.")
-    ] = False,
+    keep: Keep = False,
     device: TargetDevice = None,
     results: ResultsOption = runner.RESULTS,
     as_json: AsJson = False,

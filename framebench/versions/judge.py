@@ -233,11 +233,11 @@ def has_both(records: Iterable[Record], base: str, change: str) -> bool:
 
 
 def explain_no_machine(
-    records: Iterable[Record], base: str, change: str, other_way: str = ""
+    records: Iterable[Record], base: str, change: str, other_way: str
 ) -> ReleaseNotMeasured:
     """Return the error that no machine has measured both releases, with the machines of each.
 
-    `other_way` is a clause that stands before the command that measures them.
+    `other_way` is a clause that stands before the command that measures them, or "".
     """
     machines_by_release: dict[str, set[str]] = {base: set(), change: set()}
     for record in records:

@@ -41,7 +41,7 @@ STANDING = (
 PLANNED = "*/*/train/{fp32,checkpoint}//full"
 
 
-def choose_versions(framework: str, named: list[str] | None = None) -> list[str]:
+def choose_versions(framework: str, named: list[str] | None) -> list[str]:
     """Return the versions to measure, oldest first: all that are pinned, unless some are named.
 
     A release that is not pinned may be named too. Raises UnknownName for an unknown framework,

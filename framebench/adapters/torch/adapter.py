@@ -168,7 +168,7 @@ class TorchAdapter(Adapter):
             # a disabled scaler passes everything through
             scaler=torch.amp.GradScaler(self.torch_device.type, enabled=False),
             evaluates=not self.case.scenario_spec.trains,
-            models=self.list_models,
+            models=lambda: self.models_in_memory,
             model_options=PartOptions(self.ledger, "model option"),
             optimizer_options=PartOptions(self.ledger, "optimizer option"),
             zero_grad_options=PartOptions(self.ledger, "zero_grad option"),
@@ -189,10 +189,6 @@ class TorchAdapter(Adapter):
     def scale_and_backward(self, loss: Tensor) -> None:
         """Make a backward pass: `recipe.backward` unless a strategy replaces it."""
         self.recipe.scaler.scale(loss).backward()
-
-    def list_models(self) -> list[nn.Module]:
-        """Return the models of `pair`: `recipe.models` unless a strategy replaces it."""
-        return self.models_in_memory
 
     def make(self) -> None:
         apply_settings(self.process)

@@ -52,15 +52,13 @@ class Verdict(NamedTuple):
 
 
 def compare(
-    base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks | None = None
+    base: Sequence[Record], change: Sequence[Record], machine_blocks: Blocks
 ) -> list[Verdict]:
     """Return one verdict for each quantity that both sides have.
 
     Times need shared blocks, and peaks the same instrument. The spread between blocks is estimated
     from `machine_blocks`, all blocks of the machine.
     """
-    if machine_blocks is None:
-        machine_blocks = Blocks([*base, *change])
     verdicts = [
         compare_times(base, change, machine_blocks),
         compare_memory(base, change),
@@ -195,7 +193,7 @@ def list_cautions(
 def make_report(
     base: Sequence[Record],
     change: Sequence[Record],
-    machine_blocks: Blocks | None = None,
+    machine_blocks: Blocks,
 ) -> dict[str, Any]:
     """Return the verdicts in seconds and bytes with their conditions, for programs."""
     verdicts = compare(base, change, machine_blocks)
@@ -214,7 +212,7 @@ def make_report(
 def make_table(
     base: Sequence[Record],
     change: Sequence[Record],
-    machine_blocks: Blocks | None = None,
+    machine_blocks: Blocks,
 ) -> Table:
     """Return the verdicts for people."""
     verdicts = compare(base, change, machine_blocks)
