@@ -13,12 +13,13 @@ from tests.adapters.undone import (
     read_sabotages,
     read_untouched,
 )
+from tests.marks import rarely
 from tests.processes import run_inside
 
 pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(__file__).parent / "programs"
-TABLES = ("jax", "jittor", "torch", pytest.param("torch_compiled", marks=pytest.mark.all_cases))
+TABLES = ("jax", "jittor", "torch", rarely("torch_compiled"))
 # nobody undoes these but XLA:CPU
 UNDONE_BY_XLA = ("transformer/jax/train/amp_bf16/b4/tiny", "transformer/jax/eval/bf16/b4/tiny")
 

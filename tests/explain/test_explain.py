@@ -24,7 +24,7 @@ from framebench.explain.record import Explanation
 from framebench.instruments.memory_timeline import Value
 from framebench.suite.selectors import parse
 from tests.explain.explanations import make_explanation
-from tests.marks import needs_host_peak
+from tests.marks import needs_host_peak, rarely
 from tests.processes import framebench, read_json, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
@@ -118,8 +118,8 @@ def test_phases_of_a_pytorch_step_in_order():
     "strategy",
     [
         "train/checkpoint",
-        pytest.param("train/fp32", marks=pytest.mark.all_cases),
-        pytest.param("eval/no_grad", marks=pytest.mark.all_cases),
+        rarely("train/fp32"),
+        rarely("eval/no_grad"),
     ],
 )
 def test_pytorchs_account_agrees_with_the_measured_peak(strategy):
@@ -227,8 +227,8 @@ def test_a_program_of_xlas_is_followed_through_its_loop(environment):
     "strategy",
     [
         "train/fp32",
-        pytest.param("train/checkpoint", marks=pytest.mark.all_cases),
-        pytest.param("eval/no_grad", marks=pytest.mark.all_cases),
+        rarely("train/checkpoint"),
+        rarely("eval/no_grad"),
     ],
 )
 def test_xlas_plan_agrees_with_its_buffers(strategy):
@@ -264,8 +264,8 @@ def test_weights_and_states_of_jax_are_held_whole_unless_donated():
     "case",
     [
         "transformer/jittor/train/fp32/b4/tiny",
-        pytest.param("transformer/jittor/eval/no_grad/b4/tiny", marks=pytest.mark.all_cases),
-        pytest.param("resnet50/jittor/train/fp32/b8/cpu", marks=pytest.mark.all_cases),
+        rarely("transformer/jittor/eval/no_grad/b4/tiny"),
+        rarely("resnet50/jittor/train/fp32/b8/cpu"),
     ],
 )
 def test_jittors_account_is_the_measured_peak(case):

@@ -10,6 +10,7 @@ import pytest
 
 from framebench.growth.measure import NoReadings, find_framework
 from framebench.suite.user_file import Fault
+from tests.marks import rarely
 from tests.processes import framebench
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -21,17 +22,8 @@ PROGRAMS = Path(__file__).parent / "programs"
     [
         ("running_sum", (), "hangs on `total`", "running_sum.py:13", 0),
         # the nodes of its graph; what they saved was freed by the backward pass
-        pytest.param(
-            "train",
-            ("--keep",),
-            "train.py:24; with a graph of",
-            "train.py:18",
-            1024,
-            marks=pytest.mark.all_cases,
-        ),
-        pytest.param(
-            "evaluation", (), "held by `outputs`", "", 2 * 2048, marks=pytest.mark.all_cases
-        ),
+        rarely("train", ("--keep",), "train.py:24; with a graph of", "train.py:18", 1024),
+        rarely("evaluation", (), "held by `outputs`", "", 2 * 2048),
         ("jax_metrics", (), "", "jax_metrics.py:", 8192),
     ],
 )
@@ -57,7 +49,7 @@ def test_objects_that_grow_in_a_script_are_named(
 @pytest.mark.parametrize(
     ("steps", "code", "message"),
     [
-        pytest.param("1000", 0, "memory does not grow", marks=pytest.mark.all_cases),
+        rarely("1000", 0, "memory does not grow"),
         ("30", 2, "ended after 30 steps of its optimizer, and 96 are needed"),
     ],
 )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.marks import needs_host_peak
+from tests.marks import needs_host_peak, rarely
 from tests.processes import run_inside
 
 pytestmark = [pytest.mark.slow, needs_host_peak]
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, needs_host_peak]
     "case",
     [
         "transformer/jax/train/fp32/b4/cpu",
-        pytest.param("transformer/jax/train/checkpoint/b4/cpu", marks=pytest.mark.all_cases),
+        rarely("transformer/jax/train/checkpoint/b4/cpu"),
     ],
 )
 def test_xlas_plan_agrees_with_resident_memory(case, steady):

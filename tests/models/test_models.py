@@ -5,6 +5,7 @@ import pytest
 
 from framebench.models.spec import Param, list_workloads, load_workload
 from framebench.references import golden
+from tests.marks import rarely
 
 PARAMETERS = {"resnet50": 25_557_032, "unet3d": 31_190_243, "transformer": 124_475_904}
 
@@ -94,7 +95,7 @@ BASELINES = {"tiny/train/b4", "tiny/eval/b4"}
     [
         *((name, "torch", ()) for name in list_workloads()),
         ("transformer", "jax", BASELINES),
-        *(pytest.param(name, "jax", (), marks=pytest.mark.all_cases) for name in list_workloads()),
+        *(rarely(name, "jax", ()) for name in list_workloads()),
     ],
 )
 def test_golden_values_hold_in_float64(name, framework, keys, environment):

@@ -24,6 +24,7 @@ from framebench.records.record import Record
 from framebench.suite import profiles
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
+from tests.marks import rarely
 from tests.processes import framebench, run_inside
 
 USUAL = ("fsdp", "fully_sharded")  # each framework's usual way; the others in `make test-all`
@@ -130,10 +131,10 @@ def test_processes_are_given_a_coordinator_address():
     [
         "torch/train/fsdp",
         "jax/eval/fully_sharded",
-        pytest.param("jax/train/fully_sharded", marks=pytest.mark.all_cases),
-        pytest.param("jax/train/fully_sharded_processes", marks=pytest.mark.all_cases),
-        pytest.param("torch/train/deepspeed_zero3", marks=pytest.mark.all_cases),
-        pytest.param("torch/eval/fsdp", marks=pytest.mark.all_cases),
+        rarely("jax/train/fully_sharded"),
+        rarely("jax/train/fully_sharded_processes"),
+        rarely("torch/train/deepspeed_zero3"),
+        rarely("torch/eval/fsdp"),
     ],
 )
 def test_an_undone_sharding_is_not_proven(name, tmp_path):
@@ -176,6 +177,6 @@ def test_deepspeeds_own_estimates_are_the_formulas():
 
 
 def test_a_framework_without_ranks_has_a_record_with_the_reason(tmp_path):
-    done = framebench("run", "transformer/jittor/train/fsdp/b4x2/tiny", "--results", str(tmp_path))
+    done = framebench("run", "transformer/jittor/train/fsdp/b4x2/tiny", results=tmp_path)
     assert done.returncode == 0
     assert "unsupported: Jittor's MPI operators" in done.stdout + done.stderr

@@ -22,6 +22,7 @@ from framebench.ranks.sharding import (
     count_longest_axis,
     count_whole_tensors,
 )
+from tests.marks import rarely
 from tests.processes import framebench, read_json, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
@@ -49,7 +50,6 @@ def count_even_bytes(ranks: int) -> int:
     return FLOAT32_BYTES * count_longest_axis(SHAPES, ranks)
 
 
-SLOW = pytest.mark.all_cases
 COUNT = 4  # JAX's optimizer counts the steps once
 
 
@@ -59,17 +59,12 @@ COUNT = 4  # JAX's optimizer counts the steps once
         ("torch", "fsdp", "b64x64", count_chunk_bytes(64), 2 * count_chunk_bytes(64) + COUNTS),
         ("torch", "ddp", "b4x2", WHOLE, 2 * WHOLE + COUNTS),
         ("jax", "sharded_states", "b4x4", WHOLE, 2 * count_even_bytes(4) + COUNT),
-        pytest.param("jax", "replicated", "b4x4", WHOLE, 2 * WHOLE + COUNT, marks=SLOW),
-        pytest.param(
-            "jax",
-            "fully_sharded",
-            "b4x4",
-            count_even_bytes(4),
-            2 * count_even_bytes(4) + COUNT,
-            marks=SLOW,
+        rarely("jax", "replicated", "b4x4", WHOLE, 2 * WHOLE + COUNT),
+        rarely(
+            "jax", "fully_sharded", "b4x4", count_even_bytes(4), 2 * count_even_bytes(4) + COUNT
         ),
         # more ranks than the tensors have rows: no axis of JAX's divides
-        pytest.param("jax", "fully_sharded", "b1024x1024", WHOLE, 2 * WHOLE + COUNT, marks=SLOW),
+        rarely("jax", "fully_sharded", "b1024x1024", WHOLE, 2 * WHOLE + COUNT),
     ],
 )
 def test_a_rank_holds_its_share_of_weights_and_states(framework, strategy, batch, weights, states):

@@ -13,6 +13,7 @@ from _pytest.mark import ParameterSet
 
 from framebench.suite.case import Case, find_first_batch
 from framebench.suite.profiles import list_cases
+from tests.marks import rarely
 from tests.processes import CHEAP_XLA
 from tests.suite.chosen_cases import verify_cases
 
@@ -72,7 +73,7 @@ def list_rare_limits() -> list[ParameterSet]:
         for limit in limits:
             sizes = ["cpu"] if (framework, limit) in OFTEN else ["tiny", "cpu"]
             for size in sizes:
-                rare.append(pytest.param(size, framework, limit, marks=pytest.mark.all_cases))
+                rare.append(rarely(size, framework, limit))
     return rare
 
 

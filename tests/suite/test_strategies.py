@@ -18,7 +18,7 @@ from framebench.strategies.registry import (
 from framebench.strategies.strategy import FRAMEWORKS, Native, Strategy, Support
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
-from tests.marks import needs_gpu
+from tests.marks import needs_gpu, rarely
 from tests.processes import ROOT
 from tests.suite.chosen_cases import (
     can_share_a_process,
@@ -108,7 +108,7 @@ def test_a_batch_that_does_not_divide_is_unsupported():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.all_cases)])
+@pytest.mark.parametrize("whole", [False, rarely(True)])
 @pytest.mark.parametrize(("name", "framework"), WRITTEN)
 def test_every_strategy_is_right_and_confirmed(name, framework, whole, environment):
     """The cases cover every strategy; if `whole`, they are all others that a process can build."""

@@ -24,6 +24,7 @@ from framebench.user_model.measure import Deadline
 from framebench.user_model.session import NO_TIME, TrialOutcome, TrialPlan, measure_strategies
 from tests.callbacks import ignore
 from tests.fake_records import provenance, record
+from tests.marks import rarely
 from tests.record_files import add_records, list_files
 
 
@@ -103,9 +104,7 @@ def test_a_first_look_ends_with_the_eager_strategies_if_no_time_is_left(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "strategy", [pytest.param("fp32", marks=pytest.mark.all_cases), "checkpoint+accumulate"]
-)
+@pytest.mark.parametrize("strategy", [rarely("fp32"), "checkpoint+accumulate"])
 def test_one_process_reads_the_peaks_of_two(strategy, environment, tmp_path):
     """The peaks equal those of the process that reads memory alone, and later steps are right."""
     case = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from framebench.suite.user_file import hash_sources, load_file
+from tests.marks import rarely
 from tests.processes import COMMAND, ROOT, run_process
 
 REPOSITORY = ROOT / "tests/user_model/repository"
@@ -25,7 +26,7 @@ def try_in_folder(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on_path", [pytest.param(False, marks=pytest.mark.all_cases), True])
+@pytest.mark.parametrize("on_path", [rarely(False), True])
 def test_modules_of_the_user_shadow_those_of_framebench(on_path, tmp_path):
     where = tmp_path if on_path else REPOSITORY
     done = try_in_folder(

@@ -34,6 +34,7 @@ from framebench.suite import protocol
 from framebench.suite.case import Case
 from tests.fake_records import provenance
 from tests.figure_records import get_panels, read_texts
+from tests.marks import rarely
 from tests.processes import framebench, make_fake_environment, run_inside
 
 MIB = 2**20
@@ -254,7 +255,7 @@ ONE, SOME = 140 * MIB, 220 * MIB
     ("framework", "budget"),
     [
         pytest.param("torch", ONE, id="one sample"),
-        *(pytest.param(f, SOME, id=f, marks=pytest.mark.all_cases) for f in FRAMEWORKS),
+        *(rarely(f, SOME, id=f) for f in FRAMEWORKS),
     ],
 )
 def test_a_real_search_finds_the_largest_batch(framework, budget, environment, results):
@@ -279,7 +280,7 @@ def test_a_real_search_finds_the_largest_batch(framework, budget, environment, r
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "framework",
-    ["jittor", *(pytest.param(name, marks=pytest.mark.all_cases) for name in ("torch", "jax"))],
+    ["jittor", *map(rarely, ("torch", "jax"))],
 )
 def test_no_sample_is_lost(framework, environment):
     """The losses are the same without a budget and within one that the whole batch does not fit."""

@@ -23,7 +23,7 @@ from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
 from framebench.suite.result import Verification
 from tests.advice_records import make_record, make_rows, measure_batches
-from tests.marks import needs_host_peak
+from tests.marks import needs_host_peak, rarely
 from tests.processes import framebench, read_json
 from tests.suite.chosen_cases import choose_fewest, list_supported
 
@@ -212,9 +212,7 @@ def select_one_of_each(framework: str) -> list[Case]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "choose", [select_one_of_each, pytest.param(list_supported, marks=pytest.mark.all_cases)]
-)
+@pytest.mark.parametrize("choose", [select_one_of_each, rarely(list_supported)])
 def test_fake_tensors_take_every_case_that_has_no_obstacle(choose, predicted):
     cases = [case for case in choose("torch") if not explain_unpredictable(case)]
     scenarios = {case.scenario for case in cases}
@@ -250,7 +248,7 @@ CASES = [
 @needs_host_peak
 @pytest.mark.parametrize(
     "case",
-    [CASES[0], *(pytest.param(case, marks=pytest.mark.all_cases) for case in CASES[1:])],
+    [CASES[0], *map(rarely, CASES[1:])],
 )
 def test_fake_tensors_predict_measured_peaks(case, predicted, steady):
     measured = steady(case)[0]["host.rss"]

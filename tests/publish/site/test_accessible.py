@@ -3,6 +3,7 @@
 import pytest
 
 from tests.accessibility import audited, list_violations, select_one_of_each_kind
+from tests.marks import rarely
 from tests.pages import PHONE_WIDTH, in_a_browser, needs_sphinx
 
 __all__ = ["audited"]  # a fixture
@@ -23,10 +24,7 @@ PLANTED = {
 }
 VIEWS = [
     (PHONE_WIDTH, "dark"),
-    *(
-        pytest.param(*view, marks=pytest.mark.all_cases)
-        for view in ((1280, "light"), (1280, "dark"), (PHONE_WIDTH, "light"))
-    ),
+    *(rarely(*view) for view in ((1280, "light"), (1280, "dark"), (PHONE_WIDTH, "light"))),
 ]
 
 
