@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,15 @@ from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "cuda_scripts.py"
 WEIGHT = 4 * 1024 * 1024  # bytes of the layer's matrix
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def scripts(environment) -> dict[str, Any]:
+    """Return what `cuda_scripts.py` prints: answers to questions, and bytes by script."""
     return run_inside(environment["torch"], PROGRAM)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "answer"),
     [
@@ -47,32 +49,25 @@ def test_a_script_gets_the_answers_of_the_simulated_gpu(scripts, question, answe
     assert scripts["a100"][question] == answer
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("module", "fewest"), [("torch.cuda", 60), ("torch.accelerator", 15)])
 def test_every_function_is_answered_or_refused_with_the_reason(scripts, module, fewest):
     functions = scripts[f"all of {module}"]
-    faults = {}
-    answered = 0
+    answered = []
     for name, function in functions.items():
-        outcome, lacking = function["outcome"], function["lacking"]
-        answered += outcome == "answered"
-        is_refused = (
-            outcome.startswith("NotImplementedError: ") and " is not simulated: " in outcome
-        )
-        if not is_refused and (outcome != "answered" or lacking):
-            faults[name] = outcome, lacking
-    assert faults == {}
-    assert answered >= fewest
+        if function == {"outcome": "answered", "lacking": []}:
+            answered.append(name)
+        else:
+            refusal = r"NotImplementedError: .* is not simulated: "
+            assert re.match(refusal, function["outcome"], re.DOTALL), (name, function)
+    assert len(answered) >= fewest
 
 
-@pytest.mark.slow
 def test_an_older_gpu_answers_for_itself(scripts):
     assert scripts["v100"]["get_device_capability"] == [7, 0]
     assert scripts["v100"]["is_bf16_native"] is False
     assert scripts["v100"]["total_memory"] == find_device("v100-16gb").memory_bytes
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("question", "reason"),
     [
@@ -87,7 +82,6 @@ def test_what_is_not_simulated_is_refused_with_the_reason(scripts, question, rea
     assert reason in scripts["a100"][question]
 
 
-@pytest.mark.slow
 def test_a_script_reads_the_memory_that_is_simulated(scripts):
     read = scripts["own memory"]
     total = find_device("a100-40gb").memory_bytes
@@ -99,37 +93,40 @@ def test_a_script_reads_the_memory_that_is_simulated(scripts):
     assert "no such statistic" not in read
 
 
-@pytest.mark.slow
 def test_time_is_no_number_rather_than_a_wrong_one(scripts):
     assert scripts["time is no number"] is True
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "script", ["chosen", "default", "context", "generator", "typed", "wrapped", "loaded"]
+    "script",
+    [
+        "make_chosen_step",
+        "make_default_step",
+        "make_context_step",
+        "make_generator_step",
+        "make_typed_step",
+        "make_wrapped_step",
+        "make_loaded_step",
+    ],
 )
 def test_a_script_that_finds_its_own_gpu_takes_the_memory_of_one_that_is_given_it(scripts, script):
     for kind in ("weights", "gradients", "optimizer states"):
-        assert scripts[script][kind] == scripts["passed on"][kind] > 0
+        assert scripts[script][kind] == scripts["make_layer_step"][kind] > 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", ["outside", "outside model"])
+@pytest.mark.parametrize("script", ["make_outside_step", "make_outside_model_step"])
 def test_a_script_that_runs_on_the_cpu_is_refused(scripts, script):
     assert scripts[script].startswith("StepOnHost: the step ran on the CPU (programs/cuda_scripts")
 
 
-@pytest.mark.slow
 def test_a_script_may_limit_its_own_memory(scripts):
-    assert scripts["limited"].startswith("GpuOutOfMemory: CUDA out of memory.")
+    assert scripts["make_limited_step"].startswith("GpuOutOfMemory: CUDA out of memory.")
 
 
-@pytest.mark.slow
 def test_a_compiled_model_may_name_its_device(scripts):
-    assert scripts["compiled"]["weights"] >= WEIGHT
+    assert scripts["make_compiled_step"]["weights"] >= WEIGHT
 
 
-@pytest.mark.slow
 def test_nothing_of_a_simulation_stays(scripts):
     assert scripts["is there CUDA afterwards"] is False
-    assert scripts["device afterwards"] == scripts["default device afterwards"] == "cpu"
+    assert scripts["device afterwards"] == "cpu"

@@ -33,6 +33,6 @@ def test_malformed_predictions_are_passed_over(malformed):
         lines += [each.content.replace(b"\n", b" ") for each in malformed]
         file.write_bytes(b"\n".join(lines) + b"\n")
         for command in COMMANDS:
-            done = framebench(*command.split(), "--results", folder)
+            done = framebench(*command.split(), results=folder)
             assert done.returncode in (0, 1), command
         assert len(library.planned(Path(folder))) > 0

@@ -1,7 +1,7 @@
-"""Steps of kinds that people train, simulated, and counted by hand on the CPU.
+"""Simulate steps of models that people train, and count bounds of their bytes on the CPU.
 
-What autograd saves is counted by its own hooks, in a forward pass with numbers. Printed as JSON, by
-name. No step drops out: on a CPU dropout saves other masks than on a GPU.
+The program prints JSON by model. Hooks of autograd count what it saves. No model has dropout, which
+saves other masks on a CPU than on a GPU.
 """
 
 import json
@@ -16,9 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from framebench.devices import simulate
 
 WIDTH, HEADS, WORDS, LENGTH, BATCH = 256, 4, 4096, 128, 16
-
-
-LAYER = {  # of a Transformer, without dropout
+TRANSFORMER_LAYER = {
     "d_model": WIDTH,
     "nhead": HEADS,
     "dim_feedforward": 4 * WIDTH,
@@ -35,14 +33,14 @@ class MaskedText(nn.Module):
     def __init__(self):
         super().__init__()
         self.words = nn.Embedding(WORDS, WIDTH)
-        layer = nn.TransformerEncoderLayer(**LAYER)
+        layer = nn.TransformerEncoderLayer(**TRANSFORMER_LAYER)
         self.encoder = nn.TransformerEncoder(layer, num_layers=3, enable_nested_tensor=False)
 
     def forward(self, texts, lengths, labels):
         is_padding = torch.arange(LENGTH, device=texts.device) >= lengths[:, None]
-        x = self.encoder(self.words(texts), src_key_padding_mask=is_padding)
-        scores = F.linear(x, self.words.weight)
-        return F.cross_entropy(scores.flatten(0, 1), labels.flatten(), ignore_index=-100)
+        encoded = self.encoder(self.words(texts), src_key_padding_mask=is_padding)
+        scores = F.linear(encoded, self.words.weight)
+        return F.cross_entropy(scores.flatten(0, 1), labels.flatten())
 
 
 class Speech(nn.Module):
@@ -53,21 +51,21 @@ class Speech(nn.Module):
         self.first = nn.Conv1d(80, WIDTH, 3, padding=1)
         self.second = nn.Conv1d(WIDTH, WIDTH, 3, stride=2, padding=1)
         self.words = nn.Embedding(WORDS, WIDTH)
-        self.transformer = nn.Transformer(num_encoder_layers=2, num_decoder_layers=2, **LAYER)
+        self.transformer = nn.Transformer(
+            num_encoder_layers=2, num_decoder_layers=2, **TRANSFORMER_LAYER
+        )
 
     def forward(self, sound, texts):
-        x = F.gelu(self.first(sound))
-        x = F.gelu(self.second(x))
-        mask = nn.Transformer.generate_square_subsequent_mask(LENGTH, device=sound.device)
-        y = self.transformer(
-            x.transpose(1, 2), self.words(texts), tgt_mask=mask, tgt_is_causal=True
-        )
-        scores = F.linear(y, self.words.weight)
+        sound = F.gelu(self.first(sound))
+        sound = F.gelu(self.second(sound)).transpose(1, 2)
+        causal = nn.Transformer.generate_square_subsequent_mask(LENGTH, device=sound.device)
+        decoded = self.transformer(sound, self.words(texts), tgt_mask=causal, tgt_is_causal=True)
+        scores = F.linear(decoded, self.words.weight)
         return F.cross_entropy(scores.flatten(0, 1), texts.flatten())
 
 
 class Residual(nn.Module):
-    """A residual block of a denoiser, which is told the time."""
+    """A residual block of a denoiser, which gets the time of the diffusion."""
 
     def __init__(self, inputs, outputs):
         super().__init__()
@@ -78,11 +76,11 @@ class Residual(nn.Module):
         self.time = nn.Linear(64, outputs)
         self.skip = nn.Conv2d(inputs, outputs, 1)
 
-    def forward(self, x, time):
+    def forward(self, images, time):
         shift = self.time(F.silu(time))[:, :, None, None]
-        y = self.first(F.silu(self.first_norm(x))) + shift
-        y = self.second(F.silu(self.second_norm(y)))
-        return self.skip(x) + y
+        change = self.first(F.silu(self.first_norm(images))) + shift
+        change = self.second(F.silu(self.second_norm(change)))
+        return self.skip(images) + change
 
 
 class Denoiser(nn.Module):
@@ -98,15 +96,14 @@ class Denoiser(nn.Module):
 
     def forward(self, images, times, noise):
         time = times[:, None] * torch.linspace(0, 1, 64, device=images.device)
-        skipped = self.down(self.stem(images), time)
-        x = self.middle(F.avg_pool2d(skipped, 2), time)
-        x = F.interpolate(x, scale_factor=2)
-        x = self.up(torch.cat([x, skipped], 1), time)
-        return F.mse_loss(self.head(x), noise)
+        large = self.down(self.stem(images), time)
+        small = self.middle(F.avg_pool2d(large, 2), time)
+        joined = torch.cat([F.interpolate(small, scale_factor=2), large], 1)
+        return F.mse_loss(self.head(self.up(joined, time)), noise)
 
 
 class Detector(nn.Module):
-    """A detector that learns its boxes at the places that lie in a box of the image."""
+    """A detector that is trained at the places of an image that lie within its target boxes."""
 
     def __init__(self):
         super().__init__()
@@ -121,18 +118,17 @@ class Detector(nn.Module):
         self.boxes = nn.Conv2d(64, 4, 3, padding=1)
 
     def forward(self, images, targets):
-        x = self.trunk(images)
-        scores = self.scores(x).flatten(2).transpose(1, 2)
-        boxes = self.boxes(x).flatten(2).transpose(1, 2)
+        features = self.trunk(images)
+        scores = self.scores(features).flatten(2).transpose(1, 2)
+        boxes = self.boxes(features).flatten(2).transpose(1, 2)
         places = torch.linspace(0, 1, scores.shape[1], device=images.device)[:, None]
-        total = scores.square().mean()
+        loss = scores.square().mean()
         for score, box, target in zip(scores, boxes, targets):
-            is_after_begin = places > target[None, :, 0]
-            is_before_end = places < target[None, :, 1]
-            inside, which = torch.where(is_after_begin & is_before_end)
-            total = total + F.smooth_l1_loss(box[inside], target[which], reduction="sum")
-            total = total + F.cross_entropy(score[inside], which % 8, reduction="sum")
-        return total
+            is_inside = (places > target[:, 0]) & (places < target[:, 1])
+            place, number = torch.where(is_inside)  # which target box a place lies in
+            loss = loss + F.smooth_l1_loss(box[place], target[number], reduction="sum")
+            loss = loss + F.cross_entropy(score[place], number, reduction="sum")
+        return loss
 
 
 def draw_texts():
@@ -151,7 +147,7 @@ PROGRAMS = {
 
 
 class CountResults(TorchDispatchMode):
-    """Count the bytes of all storages that operators make."""
+    """Keep the storages of all results of operators."""
 
     def __init__(self):
         super().__init__()
@@ -164,7 +160,7 @@ class CountResults(TorchDispatchMode):
 
 
 def find_storages(tensors):
-    """Return the storages of a tree of tensors, which keeps them alive."""
+    """Return the storages of a tree of tensors by their identity, each once."""
     storages = {}
     for tensor in tree_leaves(tensors):
         if isinstance(tensor, torch.Tensor):
@@ -177,13 +173,8 @@ def count_bytes(storages: Mapping) -> int:
     return sum(storage.nbytes() for storage in storages.values())
 
 
-def count_by_hand(make_model, make_batch):
-    """Return the bytes that a step of AdamW has at least and at most at once.
-
-    At least: weights, gradients and two moments during the update; or weights, moments, batch and
-    what is saved at the end of the forward pass. At most: all of it together, with every result of
-    the forward pass, a gradient for each of them, and the update's copy of the weights.
-    """
+def bound_peak(make_model, make_batch):
+    """Return a lower and an upper bound of the peak of a step of AdamW, in bytes."""
     torch.manual_seed(0)
     model, batch = make_model(), make_batch()
     weights = find_storages([*model.parameters(), *model.buffers()])
@@ -200,14 +191,17 @@ def count_by_hand(make_model, make_batch):
     for key in (*weights, *inputs):
         saved.pop(key, None)
     gradients = count_bytes(find_storages(list(model.parameters())))
-    lasting = count_bytes(weights) + 2 * gradients
-    during_forward = lasting + count_bytes(inputs) + count_bytes(saved)
-    everything = lasting + 2 * gradients + count_bytes(inputs) + 2 * count_bytes(results.storages)
-    return max(lasting + gradients, during_forward), everything
+    moments = 2 * gradients
+    lasting = count_bytes(weights) + moments
+    after_forward = lasting + count_bytes(inputs) + count_bytes(saved)
+    in_update = lasting + gradients
+    # all at once: the update's copy of the weights, and a gradient for each result of an operator
+    everything = in_update + gradients + count_bytes(inputs) + 2 * count_bytes(results.storages)
+    return max(after_forward, in_update), everything
 
 
-def simulate_program(make_model, make_batch, **options):
-    """Return what the step takes in use on a GPU without libraries' workspaces, or why not."""
+def simulate_program(make_model, make_batch, chosen):
+    """Return the bytes in use at the peak of a step on a GPU, without workspaces of libraries."""
 
     def make_step(device):
         model = make_model().to(device)
@@ -221,16 +215,17 @@ def simulate_program(make_model, make_batch, **options):
 
         return step
 
-    simulation = simulate(make_step, "a100-40gb", **options)
+    simulation = simulate(make_step, "a100-40gb", chosen=chosen)
     return simulation.allocated - simulation.kinds["workspaces"]
 
 
 answers = {}
 for name, (make_model, make_batch) in PROGRAMS.items():
-    least, most = count_by_hand(make_model, make_batch)
-    if name == "detector":
-        simulated = [simulate_program(make_model, make_batch, chosen=c) for c in ("none", "all")]
-    else:
-        simulated = [simulate_program(make_model, make_batch)]
-    answers[name] = {"least": least, "most": most, "simulated": simulated}
+    lower_bound, upper_bound = bound_peak(make_model, make_batch)
+    choices = ("none", "all") if name == "detector" else (None,)
+    answers[name] = {
+        "lower_bound": lower_bound,
+        "upper_bound": upper_bound,
+        "simulated": [simulate_program(make_model, make_batch, chosen) for chosen in choices],
+    }
 print(json.dumps(answers))

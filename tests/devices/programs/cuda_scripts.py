@@ -1,6 +1,6 @@
-"""Training scripts that ask `torch.cuda` about their GPU, simulated by the public library.
+"""Simulate training scripts that ask `torch.cuda` about their GPU, by the public library.
 
-Printed as JSON, by name.
+The program prints JSON. Scripts are named by the function that makes their step.
 """
 
 import contextlib
@@ -80,27 +80,29 @@ def list_functions(module):
 
 
 def list_parameters(function):
-    """Return the parameters of a function that can be named, `**` among them.
+    """Return the names of a function's parameters that may be named in a call, `**` among them.
 
-    Built-in classes do not tell theirs.
+    Built-in classes do not tell them, and have an empty list.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError:
         return []
     names = []
-    for one in parameters:
-        if one.kind is one.VAR_KEYWORD:
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD:
             names.append("**")
-        elif one.kind is not one.POSITIONAL_ONLY:
-            names.append(one.name)
+        elif parameter.kind is not parameter.POSITIONAL_ONLY:
+            names.append(parameter.name)
     return names
 
 
 def call_all(module):
-    """Return for each public function what calling it leads to, and which parameters it lacks.
+    """Call each public function of a module within a simulation, and return what came of it.
 
-    That is "answered" or the error, and names of parameters that PyTorch's own function has.
+    Returns:
+        By the name of the function: its `outcome`, "answered" or the error, and the parameters of
+        PyTorch's own function that are `lacking`.
     """
     parameters = {name: list_parameters(own) for name, own in list_functions(module).items()}
     outcomes = {}
@@ -123,14 +125,14 @@ def call_all(module):
 
 
 def make_layer_step(device, make_batch=None):
-    """One linear layer without a bias under AdamW on a device."""
+    """Train a linear layer without a bias on a device."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
     batch = torch.randn(ROWS, WIDTH).to(device) if make_batch is None else make_batch()
     return make_training_step(model, batch)
 
 
 def make_training_step(model, batch):
-    """A step of AdamW."""
+    """Return a step of AdamW, whose loss is the mean square of the output."""
     optimizer = torch.optim.AdamW(model.parameters())
 
     def step():
@@ -142,38 +144,38 @@ def make_training_step(model, batch):
 
 
 def make_chosen_step(_):
-    """The device is chosen as most scripts choose it."""
+    """Choose the device as most scripts choose it."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cudnn.benchmark = True
     return make_layer_step(device)
 
 
 def make_outside_step(_):
-    """The device was chosen where the simulation does not run, and is the CPU."""
+    """Train on a device that was chosen outside the simulation, where it is the CPU."""
     return make_layer_step(DEVICE_OF_OUTSIDE)
 
 
 def make_outside_model_step(device):
-    """So was that of the model, while a tensor without use lies on the GPU."""
+    """Train on the CPU by mistake, and change a tensor on the GPU."""
     unused = torch.zeros(ROWS, device=device)
     step = make_layer_step(DEVICE_OF_OUTSIDE)
     return lambda: (step(), unused.add_(1))
 
 
 def make_default_step(_):
-    """Every tensor is made on a default device."""
+    """Make every tensor on a default device."""
     torch.set_default_device("cuda")
     return make_layer_step("cuda", lambda: torch.randn(ROWS, WIDTH))
 
 
 def make_context_step(_):
-    """Model and batch are made in a context of the device."""
+    """Make model and batch in a context of the device."""
     with torch.device("cuda"):
         return make_layer_step("cuda", lambda: torch.randn(ROWS, WIDTH))
 
 
 def make_generator_step(_):
-    """The batch is drawn by a generator of the GPU."""
+    """Draw the batch by a generator of the GPU."""
     generator = torch.Generator(device="cuda").manual_seed(0)
     return make_layer_step(
         "cuda", lambda: torch.randn(ROWS, WIDTH, generator=generator, device="cuda")
@@ -181,13 +183,13 @@ def make_generator_step(_):
 
 
 def make_typed_step(_):
-    """The batch is made by a type of tensors, as scripts of 2018 do."""
+    """Make the batch by a type of tensors, as scripts of 2018 do."""
     numbers = np.random.normal(0, 1, (ROWS, WIDTH))
     return make_layer_step("cuda", lambda: torch.cuda.FloatTensor(numbers))
 
 
 def make_wrapped_step(_):
-    """The model is wrapped for all GPUs of a machine that has one."""
+    """Wrap the model for all GPUs of a machine, which has one."""
     model = nn.DataParallel(nn.Linear(WIDTH, WIDTH, bias=False)).cuda()
     return make_training_step(model, torch.randn(ROWS, WIDTH, device="cuda"))
 
@@ -203,7 +205,7 @@ class Numbers(Dataset):
 
 
 def make_loaded_step(_):
-    """Batches come from a loader with processes of its own and pinned memory."""
+    """Train on batches of a loader with two processes and pinned memory."""
     loader = DataLoader(
         Numbers(), ROWS, shuffle=True, num_workers=2, pin_memory=True, persistent_workers=True
     )
@@ -220,7 +222,7 @@ def make_loaded_step(_):
 
 
 def make_compiled_step(device):
-    """A compiled model makes matrices on the device that it was given, and on CUDA by name."""
+    """Compile a model that makes matrices on a device that it was given, and on "cuda"."""
 
     class Model(nn.Module):
         def __init__(self):
@@ -239,7 +241,7 @@ def make_compiled_step(device):
 
 
 def make_limited_step(_):
-    """The script limits itself to a thousandth of the GPU."""
+    """Limit the script to a thousandth of the GPU."""
     torch.cuda.set_per_process_memory_fraction(0.001)
     return make_layer_step("cuda")
 
@@ -297,7 +299,7 @@ def read_own_memory():
 
 
 def time_step():
-    """Return whether the time that a script reads from events is no number."""
+    """Return whether every time that a script reads from its events is NaN."""
     times = []
 
     def make_step(_):
@@ -321,7 +323,7 @@ def time_step():
 
 
 def describe(make_step):
-    """Return the bytes of each kind, or the error."""
+    """Return the bytes of each kind at the peak, or the error's type and message."""
     try:
         simulation = simulate(make_step, "a100-40gb")
     except (DoesNotFit, ValueError) as error:
@@ -336,24 +338,23 @@ answers = {
     "all of torch.accelerator": call_all(torch.accelerator),
     "own memory": read_own_memory(),
     "time is no number": time_step(),
-    "device afterwards": str(torch.get_default_device()),
-    "is there CUDA afterwards": torch.cuda.is_available(),
 }
-STEPS = {
-    "passed on": make_layer_step,
-    "chosen": make_chosen_step,
-    "outside": make_outside_step,
-    "outside model": make_outside_model_step,
-    "default": make_default_step,
-    "context": make_context_step,
-    "generator": make_generator_step,
-    "typed": make_typed_step,
-    "wrapped": make_wrapped_step,
-    "loaded": make_loaded_step,
-    "limited": make_limited_step,
-    "compiled": make_compiled_step,
-}
-for name, make in STEPS.items():
-    answers[name] = describe(make)
-answers["default device afterwards"] = str(torch.get_default_device())
+STEPS = [
+    make_layer_step,
+    make_chosen_step,
+    make_outside_step,
+    make_outside_model_step,
+    make_default_step,
+    make_context_step,
+    make_generator_step,
+    make_typed_step,
+    make_wrapped_step,
+    make_loaded_step,
+    make_limited_step,
+    make_compiled_step,
+]
+for make_step in STEPS:
+    answers[make_step.__name__] = describe(make_step)
+answers["device afterwards"] = str(torch.get_default_device())
+answers["is there CUDA afterwards"] = torch.cuda.is_available()
 print(json.dumps(answers))

@@ -10,7 +10,7 @@ from framebench.devices import DoesNotFit, plan
 
 
 def update(weights, batch):
-    """One step of gradient descent on a linear layer."""
+    """Return the weights of a linear layer after a step of gradient descent."""
 
     def loss(weights):
         return jnp.mean((batch @ weights) ** 2)

@@ -1,6 +1,6 @@
-"""Steps as a training repository writes them, simulated by the public library.
+"""Simulate steps as training repositories write them, by the public library.
 
-Printed as JSON, by name.
+Printed as JSON, by the name of the function that makes a step, or by what was asked of it.
 """
 
 import json
@@ -21,7 +21,7 @@ MATRICES = 8
 
 
 def make_linear_step(device):
-    """One linear layer without a bias; the loss is read as a logger does."""
+    """Train a linear layer without a bias, and read the loss in each step as a logger does."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
     optimizer = torch.optim.AdamW(model.parameters())
     batch = torch.randn(ROWS, WIDTH, device=device)
@@ -38,7 +38,7 @@ def make_linear_step(device):
 
 
 def make_training_step(model, batch):
-    """A step of AdamW."""
+    """Return a step of AdamW, whose loss is the mean square of the output."""
     optimizer = torch.optim.AdamW(model.parameters())
 
     def step():
@@ -50,14 +50,14 @@ def make_training_step(model, batch):
 
 
 def make_cuda_step(_device):
-    """A linear layer on a GPU that is named in the program, and not passed on."""
+    """Train a linear layer on a GPU that the program itself calls "cuda"."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).cuda()
     batch = torch.randn(ROWS, WIDTH, device="cuda:0")
     return make_training_step(model, batch.to(torch.device("cuda")))
 
 
 def make_frozen_step(device):
-    """A frozen layer, and a small one that is trained on its result."""
+    """Train a small layer on the output of a frozen one."""
     frozen = nn.Linear(WIDTH, WIDTH, bias=False).requires_grad_(False)
     trained = nn.Linear(WIDTH, 16, bias=False)
     model = nn.Sequential(frozen, trained).to(device)
@@ -65,7 +65,7 @@ def make_frozen_step(device):
 
 
 def make_converted_step(device):
-    """A convolution whose weights are converted after they were made, as `model()` of many does."""
+    """Train convolutions that are converted to bfloat16 and channels_last after they were made."""
     model = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3, bias=False))
     model = model.to(device).to(torch.bfloat16).to(memory_format=torch.channels_last)
     batch = torch.randn(4, 3, 32, 32, device=device, dtype=torch.bfloat16)
@@ -73,7 +73,7 @@ def make_converted_step(device):
 
 
 def make_scaled_step(device):
-    """Mixed precision by hand: autocast, a scaler, clipping."""
+    """Train in float16 with autocast, a gradient scaler and clipping."""
     model = nn.Linear(WIDTH, WIDTH).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scaler = torch.amp.GradScaler("cuda")
@@ -93,7 +93,7 @@ def make_scaled_step(device):
 
 
 def make_resampled_step(device):
-    """Weights that are drawn until all are within bounds, as a truncated normal distribution is."""
+    """Train weights that the program draws again until all are within bounds."""
     weights = torch.randn(WIDTH, device=device)
     while (weights.abs() > 2).any():
         weights = torch.where(weights.abs() > 2, torch.randn_like(weights), weights)
@@ -102,7 +102,7 @@ def make_resampled_step(device):
 
 
 def make_truncated_step(device):
-    """Weights that `nn.init` draws until all are within bounds, by each of its two ways."""
+    """Train weights that `nn.init` draws until all are within bounds, by each of its two ways."""
     weights = torch.empty(WIDTH, device=device)
     nn.init.trunc_normal_(weights)
     nn.init.trunc_normal_(weights, a=3.0, b=4.0)
@@ -111,7 +111,7 @@ def make_truncated_step(device):
 
 
 def make_deciding_step(device):
-    """A step that checks its batch by numbers, and makes a matrix if one of them is positive."""
+    """Check the numbers of a batch, and make a matrix if one of them is positive."""
     batch = torch.randn(ROWS, device=device)
     matrices = []
 
@@ -129,7 +129,7 @@ def make_deciding_step(device):
 
 
 def make_computed_step(device):
-    """Widths are computed by tensors, as torchvision's RegNet computes them."""
+    """Train layers whose widths are computed by tensors, as in torchvision's RegNet."""
     widths = (torch.linspace(1, 4, 4) * 256).round().int().tolist()
     layers = [nn.Linear(*pair, bias=False) for pair in zip(widths, widths[1:])]
     model = nn.Sequential(*layers).to(device)
@@ -138,7 +138,7 @@ def make_computed_step(device):
 
 
 def make_counting_step(device):
-    """A counter on the device lets every third step make a matrix."""
+    """Make a matrix in every third step, which a counter on the device counts."""
     counter = torch.tensor(0).to(device)
     matrices = []
 
@@ -180,7 +180,7 @@ def read_numbers():
 
 
 def make_choosing_step(device):
-    """A mask, its indices, and a mask of elements choose rows, as routers and detectors do."""
+    """Train on rows chosen by a mask and by its indices, and on chosen elements."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
     batch = torch.randn(WIDTH, WIDTH, device=device)
 
@@ -196,7 +196,7 @@ def make_choosing_step(device):
 
 
 def make_streamed_step(device):
-    """Matrices that a stream of its own copies to the host, each dropped when its copy began."""
+    """Copy matrices to the host on another stream, and drop each once its copy began."""
     to_host = torch.cuda.Stream()
 
     def step():
@@ -211,7 +211,7 @@ def make_streamed_step(device):
 
 
 def make_recorded_step(device):
-    """A stream is recorded that asked for the memory itself, which then has nothing to wait for."""
+    """Record the stream that the memory was allocated on, for which nothing has to wait."""
     batch = torch.randn(ROWS, WIDTH, device=device)
     return lambda: (batch * 2).record_stream(torch.cuda.current_stream())
 
@@ -256,21 +256,21 @@ def halve_batches():
 
 
 def make_recurrent_step(device):
-    """Two layers of LSTM, which a GPU runs in cuDNN."""
+    """Train two layers of LSTM, which a GPU runs in cuDNN."""
     model = nn.LSTM(64, 64, num_layers=2, batch_first=True).to(device)
     batch = torch.randn(ROWS, 16, 64, device=device)
     return lambda: model(batch)[0].sum().backward()
 
 
 def make_cell_step(device):
-    """A cell of an LSTM, which PyTorch runs in its own kernel on a GPU too."""
+    """Train a cell of an LSTM, which PyTorch runs in its own kernel on a GPU too."""
     model = nn.LSTMCell(64, 64).to(device)
     batch = torch.randn(ROWS, 64, device=device)
     return lambda: model(batch)[0].sum().backward()
 
 
 def make_decorated_step(device):
-    """A function that is compiled and never called, as packages have some."""
+    """Decorate a function by torch.compile and never call it, as some packages do."""
 
     @torch.compile(dynamic=False)
     def never_called(values):
@@ -281,7 +281,7 @@ def make_decorated_step(device):
 
 
 def make_logging_step(device):
-    """What training scripts do with their numbers: print, average, compare, check and save."""
+    """Print, average, compare, check and save numbers, as training scripts do."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
     batch = torch.randn(ROWS, WIDTH, device=device)
     history = []
@@ -299,7 +299,7 @@ def make_logging_step(device):
 
 
 def make_packed_step(device):
-    """Sequences of known lengths through a GRU cell by cell, and back."""
+    """Train a GRU on packed sequences of known lengths."""
     model = nn.GRU(WIDTH, WIDTH).to(device)
     batch = torch.randn(16, 3, WIDTH, device=device)
     lengths = torch.tensor([16, 9, 4])
@@ -313,7 +313,7 @@ def make_packed_step(device):
 
 
 def make_ctc_step(device):
-    """The loss of speech recognition, whose lengths lie on the host."""
+    """Train with the loss of speech recognition, whose lengths lie on the host."""
     scores = nn.Parameter(torch.randn(50, 8, 20, device=device))
     words = torch.randint(1, 20, (8, 10), device=device)
 
@@ -325,7 +325,7 @@ def make_ctc_step(device):
 
 
 def make_forward_mode_step(device):
-    """A derivative by forward mode, of a layer whose weight has no tangent, and its gradient."""
+    """Differentiate a layer in forward mode, where its weight has no tangent, and backwards."""
     model = nn.Linear(WIDTH, WIDTH).to(device)
     batch = torch.randn(ROWS, WIDTH, device=device)
 
@@ -339,7 +339,7 @@ def make_forward_mode_step(device):
 
 
 def make_sparse_step(device):
-    """A product with a matrix of which most numbers are zero, as in networks on graphs."""
+    """Multiply by a sparse matrix, as networks on graphs do."""
     places = torch.randint(WIDTH, (2, 4 * WIDTH), device=device)
     graph = torch.sparse_coo_tensor(places, torch.ones(4 * WIDTH, device=device))
     values = torch.randn(WIDTH, ROWS, device=device)
@@ -347,21 +347,21 @@ def make_sparse_step(device):
 
 
 def make_sparse_buffer_step(device):
-    """A model that has a mask in few numbers, as Whisper has, and does not train with it."""
+    """Train a model with a sparse buffer that the step does not read, as Whisper has one."""
     model = nn.Linear(WIDTH, WIDTH, bias=False)
     model.register_buffer("mask", torch.eye(8, dtype=torch.bool).to_sparse(), persistent=False)
     return make_training_step(model.to(device), torch.randn(ROWS, WIDTH, device=device))
 
 
 def make_sparse_embedding_step(device):
-    """An embedding whose gradient has the rows alone that a batch takes."""
+    """Train an embedding with sparse gradients."""
     words = nn.Embedding(WIDTH, 64, sparse=True).to(device)
     batch = torch.zeros(ROWS, dtype=torch.long, device=device)
     return lambda: words(batch).sum().backward()
 
 
 def make_nested_step(device):
-    """Attention within three texts of different lengths, one after the other in one tensor."""
+    """Train attention within three texts of 50, 30 and 16 words in one nested tensor."""
     texts = nn.Parameter(torch.randn(96, 4, 64, device=device, dtype=torch.bfloat16))
     offsets = torch.tensor([0, 50, 80, 96], device=device)
 
@@ -375,13 +375,13 @@ def make_nested_step(device):
 
 
 def make_flex_step(device):
-    """Attention by a kernel that PyTorch writes for the mask, without its compiler."""
+    """Call flex attention, which PyTorch is not asked to compile."""
     query = torch.randn(1, 4, 256, 64, device=device)
     return lambda: flex_attention(query, query, query)
 
 
 def make_lbfgs_step(device):
-    """An optimizer that computes the loss as often as its values ask for."""
+    """Train by L-BFGS, which computes the loss as often as its values ask for."""
     model = nn.Linear(WIDTH, WIDTH).to(device)
     batch = torch.randn(ROWS, WIDTH, device=device)
     optimizer = torch.optim.LBFGS(model.parameters())
@@ -395,8 +395,38 @@ def make_lbfgs_step(device):
     return lambda: optimizer.step(compute_loss)
 
 
-def describe(make_step, **options):
-    """Return what a test looks at, or why the step is not simulated."""
+STEPS = [
+    make_linear_step,
+    make_cuda_step,
+    make_frozen_step,
+    make_converted_step,
+    make_scaled_step,
+    make_resampled_step,
+    make_truncated_step,
+    make_deciding_step,
+    make_computed_step,
+    make_counting_step,
+    make_choosing_step,
+    make_streamed_step,
+    make_recorded_step,
+    make_recurrent_step,
+    make_cell_step,
+    make_decorated_step,
+    make_logging_step,
+    make_packed_step,
+    make_ctc_step,
+    make_forward_mode_step,
+    make_sparse_step,
+    make_sparse_buffer_step,
+    make_sparse_embedding_step,
+    make_nested_step,
+    make_flex_step,
+    make_lbfgs_step,
+]
+
+
+def simulate_on_a100(make_step, **options):
+    """Return what tests read of a simulation, or the message where the step is not simulated."""
     try:
         simulation = simulate(make_step, "a100-40gb", **options)
     except (DoesNotFit, NotImplementedError) as error:
@@ -406,43 +436,15 @@ def describe(make_step, **options):
     return answer | {"holders": [holder._asdict() for holder in simulation.holders]}
 
 
-print(
-    json.dumps(
-        {
-            "linear": describe(make_linear_step),
-            "named cuda": describe(make_cuda_step),
-            "expandable": describe(make_linear_step, expandable_segments=True),
-            "too large": describe(make_linear_step, limit=4 << 20),
-            "halved": halve_batches(),
-            "converted": describe(make_converted_step),
-            "frozen": describe(make_frozen_step),
-            "scaled": describe(make_scaled_step),
-            "resampled": describe(make_resampled_step),
-            "truncated": describe(make_truncated_step),
-            "deciding": describe(make_deciding_step),
-            "computed": describe(make_computed_step),
-            "counting": describe(make_counting_step),
-            "numbers": read_numbers(),
-            "choosing": describe(make_choosing_step),
-            "choosing none": describe(make_choosing_step, chosen="none"),
-            "choosing all": describe(make_choosing_step, chosen="all"),
-            "decorated": describe(make_decorated_step),
-            "streamed": describe(make_streamed_step),
-            "recurrent": describe(make_recurrent_step),
-            "cell": describe(make_cell_step),
-            "logging": describe(make_logging_step),
-            "packed": describe(make_packed_step),
-            "ctc": describe(make_ctc_step),
-            "lbfgs": describe(make_lbfgs_step),
-            "forward mode": describe(make_forward_mode_step),
-            "sparse": describe(make_sparse_step),
-            "sparse buffer": describe(make_sparse_buffer_step),
-            "sparse embedding": describe(make_sparse_embedding_step),
-            "nested": describe(make_nested_step),
-            "flex": describe(make_flex_step),
-            "recorded": describe(make_recorded_step),
-            "streams done": describe(make_streamed_step, other_streams="done"),
-            "streams waiting": describe(make_streamed_step, other_streams="waiting"),
-        }
-    )
-)
+answers = {make_step.__name__: simulate_on_a100(make_step) for make_step in STEPS}
+answers |= {
+    "expandable segments": simulate_on_a100(make_linear_step, expandable_segments=True),
+    "limit of 4 MiB": simulate_on_a100(make_linear_step, limit=4 << 20),
+    "no element chosen": simulate_on_a100(make_choosing_step, chosen="none"),
+    "all elements chosen": simulate_on_a100(make_choosing_step, chosen="all"),
+    "other streams done": simulate_on_a100(make_streamed_step, other_streams="done"),
+    "other streams waiting": simulate_on_a100(make_streamed_step, other_streams="waiting"),
+    "batches tried": halve_batches(),
+    "numbers read": read_numbers(),
+}
+print(json.dumps(answers))

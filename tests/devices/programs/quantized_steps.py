@@ -27,7 +27,7 @@ def make_linear(device, double):
 
 
 def make_qlora_step(device, double=True):
-    """Weights of 4 bits that stay as they are, and a trained matrix of low rank next to them."""
+    """Train two matrices of low rank next to frozen weights of 4 bits."""
     base = make_linear(device, double)
     down = nn.Linear(WIDTH, 16, bias=False).to(device, torch.bfloat16)
     up = nn.Linear(16, WIDTH, bias=False).to(device, torch.bfloat16)
@@ -44,14 +44,14 @@ def make_qlora_step(device, double=True):
 
 
 def make_forward_pass(device):
-    """A single matmul by a weight of 4 bits, whose operands are small."""
+    """Multiply a small batch by a weight of 4 bits."""
     base = make_linear(device, double=True)
     batch = torch.zeros(16, WIDTH, dtype=torch.bfloat16, device=device)
     return torch.no_grad()(lambda: base(batch))
 
 
 def make_step_of(optimizer_class, device):
-    """A linear layer with an optimizer of bitsandbytes."""
+    """Train a linear layer by an optimizer of bitsandbytes."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
     optimizer = optimizer_class(model.parameters())
     batch = torch.zeros(16, WIDTH, device=device)

@@ -53,7 +53,7 @@ def test_releases_stand_side_by_side_in_their_order():
 
 
 def test_the_report_of_a_device_compares_releases(results):
-    report = framebench("report", "--device", "h100-80gb", "--results", str(results), code=0)
+    report = framebench("report", "--device", "h100-80gb", results=results, code=0)
     table = report.stdout.partition("Releases of JAX by what they plan")[2]
     (row,) = [line for line in table.splitlines() if CASE in line]
     assert [*map(float, re.findall(r"\d+\.\d(?= )", row))][:4] == [*SIZES.values()]
@@ -80,7 +80,7 @@ def test_an_accepted_growth_of_a_plan_is_known(
     )
     monkeypatch.setattr(plans, "read_accepted", Mock(return_value=[entry]))
     words = ("versions", "compare", "jax==0.9.1", "jax==0.9.2", CASE, "--device", H100.name)
-    done = framebench(*words, "--results", str(results), "--json")
+    done = framebench(*words, "--json", results=results)
     (row,) = json.loads(done.stdout)["rows"]
     assert (row["verdict"], done.returncode) == (verdict, code)
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import rarely
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "as_on_a_cpu.py"
@@ -19,9 +20,7 @@ EVERY = tuple(HOST_BYTES_PER_WEIGHT)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "cases", [EVERY[:2], pytest.param(EVERY, marks=pytest.mark.all_cases)], ids=["some", "all"]
-)
+@pytest.mark.parametrize("cases", [EVERY[:2], rarely(EVERY)], ids=["some", "all"])
 def test_the_simulation_agrees_with_predict_to_the_byte(cases, environment):
     peaks = run_inside(environment["torch"], PROGRAM, *cases)
     for case in cases:

@@ -13,6 +13,7 @@ PROGRAM = Path(__file__).parent / "programs" / "compiled_steps.py"
 WEIGHT = 4 * 1024 * 1024  # bytes
 SUMS = 4096  # more than a reduction keeps of its parts
 Steps = dict[str, Any]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +21,6 @@ def steps(environment) -> Steps:
     return run_inside(environment["torch"], PROGRAM)
 
 
-@pytest.mark.slow
 def test_fused_operators_save_their_input_alone(steps):
     """The eager step saves what each of four operators needs, the compiled one the weight."""
     assert steps["eager"]["allocated"] >= 5 * WEIGHT
@@ -28,24 +28,20 @@ def test_fused_operators_save_their_input_alone(steps):
     assert 0 < steps["compiled"]["allocated"] - weight_and_gradient < SUMS
 
 
-@pytest.mark.slow
 def test_tracing_by_the_compiler_takes_no_memory(steps):
     first, *others = steps["compiled"]["by_step"]
     assert others == [first, first]
 
 
-@pytest.mark.slow
 def test_eager_operators_between_two_graphs_are_counted(steps):
     """Counted are the tensor that is made there, and what the second graph takes from the first."""
     assert steps["with a break"]["allocated"] >= steps["compiled"]["allocated"] + 2 * WEIGHT
 
 
-@pytest.mark.slow
 def test_the_graph_is_compiled_for_the_gpu_of_the_simulation(steps):
     assert (steps["compiled"]["cores"], steps["on another GPU"]["cores"]) == (108, 40)
 
 
-@pytest.mark.slow
 def test_states_that_a_compiled_update_makes_are_counted(steps):
     """They are two moments, and the count of steps, which is rounded up to 512 bytes."""
     update = steps["update"]
@@ -54,7 +50,6 @@ def test_states_that_a_compiled_update_makes_are_counted(steps):
     assert update["between_steps"] >= weight_gradient_and_moments
 
 
-@pytest.mark.slow
 def test_a_convolutional_network_is_compiled_and_simulated(steps):
     """It has batch norm, dropout and autocast, with which compiling could fail."""
     network, evaluation = steps["network"], steps["evaluation"]
@@ -63,7 +58,6 @@ def test_a_convolutional_network_is_compiled_and_simulated(steps):
     assert evaluation["allocated"] < network["allocated"]
 
 
-@pytest.mark.slow
 def test_compiled_flex_attention_makes_no_scores(steps):
     """At the peak there are three tensors, each with a gradient from before and another of this
     step; the gradient of the output; a logarithm and a sum for each of 2,048 rows.
@@ -73,13 +67,11 @@ def test_compiled_flex_attention_makes_no_scores(steps):
     assert least <= steps["flex"]["allocated"] <= least + 10 * 512
 
 
-@pytest.mark.slow
 def test_settings_of_inductor_are_taken(steps):
     weight_and_gradient = 2 * WEIGHT
     assert steps["settings"]["allocated"] >= weight_and_gradient
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "why"),
     [

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from framebench.devices import simulate
 from tests.processes import run_inside
 
 Steps = dict[str, Any]  # answers by the name of a step
@@ -16,6 +15,7 @@ RANKS = 8
 LAYER = 4 * 2048 * 2048  # bytes of a layer's weights in float32
 WEIGHTS = 4 * LAYER
 SMALL = 2**20  # of the batch, and of what else is not counted here
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,6 @@ def simulated(environment) -> Steps:
     return run_inside(environment["torch"], PROGRAM)
 
 
-@pytest.mark.slow
 def test_fsdp_divides_weights_gradients_and_states_by_the_ranks(simulated):
     sharded = simulated["sharded"]
     assert simulated["plain"]["kinds"]["weights"] == WEIGHTS
@@ -34,7 +33,6 @@ def test_fsdp_divides_weights_gradients_and_states_by_the_ranks(simulated):
     assert sharded["between_steps"] == pytest.approx(share, abs=SMALL)
 
 
-@pytest.mark.slow
 def test_gathered_layers_are_at_the_peak(simulated):
     """FSDP gathers the weights of one layer at a time, and makes their whole gradient.
 
@@ -46,7 +44,6 @@ def test_gathered_layers_are_at_the_peak(simulated):
     assert LAYER < stay_gathered["allocated"] - sharded["allocated"] < WEIGHTS
 
 
-@pytest.mark.slow
 def test_layers_gathered_in_bfloat16_take_half(simulated):
     """Shares and states stay in float32."""
     narrow, sharded = simulated["narrow"], simulated["sharded"]
@@ -56,7 +53,6 @@ def test_layers_gathered_in_bfloat16_take_half(simulated):
     assert narrow["allocated"] < sharded["allocated"] - LAYER // 2
 
 
-@pytest.mark.slow
 def test_a_replica_has_buckets_next_to_whole_weights(simulated):
     replicated, plain = simulated["replicated"], simulated["plain"]
     assert replicated["kinds"]["weights"] == WEIGHTS
@@ -66,7 +62,6 @@ def test_a_replica_has_buckets_next_to_whole_weights(simulated):
     assert replicated["kinds"]["inputs"] == plain["kinds"]["inputs"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "kind"),
     [
@@ -80,14 +75,8 @@ def test_a_rank_states_the_error_of_its_kind_of_parallelism(simulated, step, kin
     assert simulated[step]["kind"] == kind
 
 
-@pytest.mark.slow
 def test_tensor_parallelism_divides_weights_gradients_and_states(simulated):
     divided = simulated["divided"]
     assert divided["kinds"]["weights"] == WEIGHTS // RANKS
     share = 4 * WEIGHTS // RANKS + divided["kinds"]["workspaces"]
     assert divided["between_steps"] == pytest.approx(share, abs=SMALL)
-
-
-def test_zero_ranks_are_refused():
-    with pytest.raises(ValueError, match="ranks is 0"):
-        simulate(lambda device: lambda: None, "a100-40gb", ranks=0)

@@ -17,12 +17,12 @@ Step = Callable[[], object]
 
 
 def chain(values):
-    """Each of these operators saves what it takes, or what it gives."""
+    """Call four operators, each of which saves its input or its output."""
     return values.sin().cos().exp().tanh().sum()
 
 
 def chain_with_break(values):
-    """Between its two graphs a tensor is made by an eager operator, and lives to the end."""
+    """Make a tensor by an eager operator between two graphs, and keep it to the end."""
     values = values.sin().cos()
     torch._dynamo.graph_break()
     between = torch.ones(ROWS, WIDTH, device=values.device)
@@ -56,7 +56,7 @@ def make_layers(device):
 
 
 def make_network_step(device):
-    """A network with random numbers, buffers that change and autocast, that compiles itself."""
+    """Train a compiled network with dropout, batch norm and autocast."""
     model = make_layers(device)
     model.compile()
     optimizer = torch.optim.AdamW(model.parameters())
@@ -73,7 +73,7 @@ def make_network_step(device):
 
 
 def make_compiled_update(device):
-    """An update that is compiled: Dynamo makes the optimizer's states while it traces."""
+    """Compile the update of an optimizer, whose states Dynamo makes while it traces."""
     weight = nn.Parameter(torch.randn(ROWS, WIDTH, device=device))
     optimizer = torch.optim.AdamW([weight])
     update = torch.compile(optimizer.step)
@@ -98,7 +98,7 @@ def make_evaluation(device):
 
 
 def make_flex_step(device):
-    """Causal attention by a kernel that Inductor writes for its mask."""
+    """Call causal attention by a kernel that Inductor writes for its mask."""
     tensors = [nn.Parameter(torch.randn(2, 4, 256, 64, device=device)) for _ in range(3)]
     mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device=device)
     attend = torch.compile(flex_attention)

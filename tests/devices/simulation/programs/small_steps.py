@@ -23,7 +23,7 @@ A100, H100 = find("a100-40gb"), find("h100-80gb")
 
 
 def make_mlp(device):
-    """Three layers without biases: 1024 x 2048, 2048 x 512, 512 x 512."""
+    """Train three layers without biases: 1024 x 2048, 2048 x 512, 512 x 512."""
     widths = ((1024, 2048), (2048, 512), (512, 512))
     model = nn.Sequential(*(nn.Linear(i, o, bias=False) for i, o in widths)).to(device)
     optimizer = torch.optim.Adam(model.parameters())
@@ -38,7 +38,7 @@ def make_mlp(device):
 
 
 def make_attention(dtype, trains=True):
-    """Queries, keys and values are leaves."""
+    """Return a function that makes a step of attention, of three leaves."""
 
     def make(device):
         tensors = [torch.empty(2, 4, 256, 64, dtype=dtype, device=device) for _ in range(3)]
@@ -59,7 +59,7 @@ def make_attention(dtype, trains=True):
 
 
 def make_layer(in_autocast):
-    """A layer of 512 x 512 that is used twice, on 256 rows."""
+    """Return a function that makes a step of a layer of 512 x 512, used twice, on 256 rows."""
 
     def make(device):
         layer = nn.Linear(512, 512, bias=False).to(device)
@@ -77,7 +77,7 @@ def make_layer(in_autocast):
 
 
 def make_product(of_weight, caches):
-    """A product with a weight of 1 MiB, or with what is computed of it, and then a large tensor."""
+    """Return a function that makes a step of a matmul by a weight of 1 MiB, or by its double."""
 
     def make(device):
         weight = nn.Parameter(torch.empty(512, 512, device=device))
@@ -96,7 +96,7 @@ def make_product(of_weight, caches):
 
 
 def make_elementwise(run):
-    """A weight of 4 MiB, and the gradient of what is computed of it."""
+    """Return a function that makes a step of `run`, which computes a loss of a weight of 4 MiB."""
 
     def make(device):
         weight = nn.Parameter(torch.empty(MIB, device=device))
@@ -115,13 +115,13 @@ def drop(weight):
 
 
 def branch(weight):
-    """Two gradients meet in the backward pass."""
+    """Return a loss whose two branches have gradients that are added up."""
     hidden = weight.exp()
     return (hidden * 2).sum() + (hidden * 3).sum()
 
 
 def recompute(weight):
-    """Two products are added up in what the backward pass computes again."""
+    """Return a loss of a sum that the backward pass computes again."""
     return checkpoint(lambda w: (w.mul(2) + w.mul(3)).exp(), weight, use_reentrant=False).sum()
 
 
@@ -179,8 +179,9 @@ def run_step(name):
 
 
 def request_in_order():
-    """Bytes that are asked for: of a model that moves, children's weights first and a shared one
-    once; of dropout, the mask.
+    """Return the bytes of each request of a model that moves to the GPU and drops values out.
+
+    The weights of children come first, and a shared one once.
     """
 
     class Outer(nn.Module):
@@ -236,7 +237,7 @@ def read_in_step():
 
 
 def view_snapshot():
-    """What PyTorch's own tools read of the snapshot."""
+    """Return what PyTorch's own tools read of a snapshot."""
     simulation = simulate(make_mlp, A100, steps=2)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "snapshot.pickle"
