@@ -123,11 +123,6 @@ def test_the_rows_of_the_readers_device_decide_and_come_first(entry, device, num
         assert table.texts["measured"][0].startswith(number)
 
 
-def test_a_table_without_plans_has_no_column_of_plans(entry):
-    on_gpu, _, _ = entry.lines
-    assert "planned" not in make_answer(replace(entry, lines=(on_gpu,))).head
-
-
 def test_a_result_that_holds_everywhere_answers_for_every_device(entry):
     answer = describe_for_device(replace(entry, transfers_to_gpu=True), "a100")
     assert "should hold on every device" in answer

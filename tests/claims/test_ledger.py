@@ -193,7 +193,9 @@ def test_the_slope_of_a_peak_is_compared_between_successive_batches(
     ("nodes", "verdict"), [(0, "no effect"), (7, "confirmed"), ("<b>", "not measured")]
 )
 def test_counts_of_the_proof_are_judged_if_they_are_numbers(results, nodes, verdict, proven):
-    add_record(results, EAGER, effect=StrategyEffect(proven, evidence={"graph_nodes": nodes}))
+    add_record(
+        results, EAGER, effect=StrategyEffect(proven=proven, evidence={"graph_nodes": nodes})
+    )
     counted = {"kind": "value", "case": "train/fp32", "quantity": "evidence: graph_nodes"}
     assert judge_claim(results, make_claim(counted | {"expect": "some"})).verdict == verdict
 

@@ -15,8 +15,6 @@ ENGLISH = [
     ("fragmentation", "C3"),
     ("knowledge distillation", "B6"),
     ("DeepSpeed", "B21 sharding"),
-    ("pruning", "B5"),
-    ("gradient accumulation", "B9 memory"),
     ("float16", "C10"),
     ("fits on an RTX 3090?", "B29"),
     ("batch size fused_op error", "A3"),
@@ -24,7 +22,6 @@ ENGLISH = [
     ("empty_cache", "B12"),
 ]
 CHINESE = [
-    ("混合精度", "B1 memory"),
     ("梯度检查点", "A8"),
     ("梯度累积", "B9 memory"),
     ("半精度", "C10"),
