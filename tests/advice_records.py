@@ -1,4 +1,4 @@
-"""Records by hand that advice is asked of, and what it says of all of them."""
+"""Records made by hand, and the advice on them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from framebench.strategies.strategy import FRAMEWORKS
 from tests.fake_records import make_measured
 
 MIB = 2**20
+FITS_A_MIB = 9 * MIB // 10  # bytes of a peak that fits 1 MiB with the margin of 5 %
 STRATEGIES = (
     "fp32",
     "amp_bf16",
@@ -40,7 +41,10 @@ def make_record(
     machine: str = "m",
     **changes: Any,
 ) -> Record:
-    """Return a right and proven record of the tiny Transformer."""
+    """Return a right and proven record of the tiny Transformer, by its bytes and seconds.
+
+    The peak is that by the framework's usual instrument; `origin` has changes of the provenance.
+    """
     peaks = {"host.rss": peak + 1000, INSTRUMENT[framework]: peak}
     origin = {"machine": machine, "calibration": PASSED} | changes.pop("origin", {})
     made = {"peaks": peaks, "origin": origin} | changes
@@ -52,30 +56,30 @@ def has_advice(records: list[Record]) -> bool:
     return any(not record.parsed.strategy_spec.only_for_claims for record in records)
 
 
-one = st.builds(
+any_record = st.builds(
     make_record,
-    st.sampled_from(FRAMEWORKS),
-    st.sampled_from(STRATEGIES),
-    st.sampled_from([4, 8]),
-    st.integers(100 * 1024, 10 * MIB),
-    st.floats(0.001, 10),
+    framework=st.sampled_from(FRAMEWORKS),
+    strategy=st.sampled_from(STRATEGIES),
+    batch=st.sampled_from([4, 8]),
+    peak=st.integers(100 * 1024, 10 * MIB),
+    step=st.floats(0.001, 10),
 )
-several = st.lists(one, min_size=1, max_size=12).filter(has_advice)
-ALMOST = 9 * MIB // 10
+any_records = st.lists(any_record, min_size=1, max_size=12).filter(has_advice)
 QUESTION = Question("transformer", "train", MIB, batch=4, size="tiny")
 
 
-def ask_advice(found: list[Record], **changes: object) -> BudgetAdvice:
+def ask_advice(records: list[Record], **changes: object) -> BudgetAdvice:
     """Return what is advised on a budget of 1 MiB at batch 4, or on a changed question."""
-    return advise([make_rows(found)], replace(QUESTION, **changes))
+    return advise([make_rows(records)], replace(QUESTION, **changes))
 
 
 def measure_batches(*batches: int, strategy: str = "fp32") -> list[Record]:
-    """Return records of a strategy that has a MiB, and one more for each sample."""
+    """Return a record for each batch, whose peak is 1 MiB and 1 MiB more for each sample."""
     return [
         make_record("torch", strategy, batch=batch, peak=(1 + batch) * MIB) for batch in batches
     ]
 
 
-def make_rows(found: list[Record]) -> list[Row]:
-    return frames.make_rows(select_records(found))
+def make_rows(records: list[Record]) -> list[Row]:
+    """Return the rows of the records that count."""
+    return frames.make_rows(select_records(records))

@@ -1,6 +1,8 @@
-"""The figures of a step: of one, and of one in several frameworks."""
+"""Figures of one step, and of one step in several frameworks."""
 
 from itertools import product
+
+from matplotlib.figure import Figure
 
 from framebench.analysis.results import Results
 from framebench.explain.figure import draw_step, figures, tabulate_kinds_by_layer
@@ -31,18 +33,32 @@ def test_each_strategy_and_batch_has_a_figure_of_its_own_name(tmp_path):
     ]
 
 
-def test_a_small_step_is_drawn_by_kind_and_layer_with_digits_of_its_peak():
-    holders = (("a.0", "parameter", 100_000), ("a.1", "new parameter", 50_000), ("b.1", "input", 9))
-    explanation = make_explanation({}, *holders)
-    sizes = {kind: (size,) for _layer, kind, size in holders}
-    figure = draw_step(explanation.model_copy(update={"timeline_by_kind": sizes}))
-    over_step, at_peak = figure.axes
+def draw_three_layers() -> Figure:
+    """Draw a step of one moment with 150,009 bytes in three layers."""
+    explanation = make_explanation(
+        {}, ("a.0", "parameter", 100_000), ("a.1", "new parameter", 50_000), ("b.1", "input", 9)
+    )
+    by_kind = {"parameter": (100_000,), "new parameter": (50_000,), "input": (9,)}
+    return draw_step(explanation.model_copy(update={"timeline_by_kind": by_kind}))
+
+
+def test_a_peak_below_a_mebibyte_is_labelled_with_two_digits():
+    over_step, _ = draw_three_layers().axes
     assert [text.get_text() for text in over_step.texts] == ["0.14 MiB"]
-    assert over_step.get_legend_handles_labels()[1] == ["parameter", "other"]
+
+
+def test_new_parameters_are_drawn_as_parameters_and_inputs_as_other():
+    over_step, _ = draw_three_layers().axes
+    _, labels = over_step.get_legend_handles_labels()
+    assert labels == ["parameter", "other"]
+
+
+def test_layers_that_differ_by_a_number_share_a_bar():
+    _, at_peak = draw_three_layers().axes
     assert [tick.get_text() for tick in at_peak.get_yticklabels()] == ["a.* (2)", "b.1"]
 
 
-def test_layers_without_a_bar_of_their_own_share_the_last_one():
+def test_the_bar_of_the_rest_sums_all_layers_after_the_tenth():
     holders = [(name, "parameter", 100 - place) for place, name in enumerate("abcdefghijklm")]
     layers = tabulate_kinds_by_layer(make_explanation({}, *holders))
     assert [*layers.index] == [*"abcdefghij", "the rest"]

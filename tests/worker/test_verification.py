@@ -141,21 +141,35 @@ def test_values_that_are_not_finite_fail_verification(number):
     assert found.tensors["weight"].worst == "ln_f.bias"
 
 
-@pytest.mark.parametrize(
-    ("case", "changed", "passed"),
-    [(TRAIN, None, True), (TRAIN, "loss_0", False), (TRAIN, "loss_1", False), (EVAL, None, True)]
-    + [(EVAL, "loss", False)],
-)
-def test_a_later_block_compares_the_losses_of_its_first_steps(case, changed, passed):
+LOSS_NAMES = {TRAIN: ["loss_0", "loss_1"], EVAL: ["loss"]}
+
+
+def confirm_losses(case: Case, wrong: str = "") -> Verification:
+    """Confirm the first steps of a later block, whose losses are the reference's but for `wrong`.
+
+    The wrong loss is off by twice its tolerance.
+    """
     reference = find_reference(case)
-    losses = {name: value for name, value in reference.values.items() if "loss" in name}
-    if changed:
-        losses[changed] *= 1 + 2 * ALLOWED
-    adapter = ScriptedAdapter(case, losses.values())
+    losses = {name: reference.values[name] for name in LOSS_NAMES[case]}
+    if wrong:
+        losses[wrong] *= 1 + 2 * ALLOWED
     block = VerifiedBlock("s/group/0.0", dict.fromkeys(losses, ALLOWED))
-    _, found = confirm_first_steps(adapter, reference, block)
-    assert (found.passed, found.verified_in) == (passed, block.name)
-    assert found.golden == {name: reference.values[name] for name in losses}
+    _, found = confirm_first_steps(ScriptedAdapter(case, losses.values()), reference, block)
+    return found
+
+
+@pytest.mark.parametrize("case", [TRAIN, EVAL], ids=str)
+def test_a_later_block_with_the_right_losses_names_the_block_that_verified_it(case):
+    found = confirm_losses(case)
+    assert (found.passed, found.verified_in) == (True, "s/group/0.0")
+    assert list(found.golden) == LOSS_NAMES[case], "no other value is compared"
+
+
+@pytest.mark.parametrize(
+    ("case", "wrong"), [(TRAIN, "loss_0"), (TRAIN, "loss_1"), (EVAL, "loss")], ids=str
+)
+def test_a_wrong_loss_fails_a_later_block(case, wrong):
+    assert not confirm_losses(case, wrong).passed
 
 
 @pytest.fixture
