@@ -10,11 +10,11 @@ from framebench.suite.case import Case
 
 
 def ignore(*_: object, **__: object) -> None:
-    """Do nothing: in place of what a test neither calls nor looks at."""
+    """Take any arguments, and do nothing."""
 
 
 def refuse_work(*_: object, **__: object) -> None:
-    """Fail the test: in place of what a mistake must be noticed before."""
+    """Fail the test: a mistake must be noticed before this is called."""
     pytest.fail("work was begun")
 
 

@@ -105,13 +105,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def quiet_environment(monkeypatch) -> None:
     """Remove what a developer's shell sets, which must not decide a test."""
-    for name in (
-        "FRAMEBENCH_PROFILE",
-        "FRAMEBENCH_MACHINE",
-        "FRAMEBENCH_SESSION",
-        "FRAMEBENCH_ENV",
-    ):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("COMMAND", "ENV", "MACHINE", "PROFILE", "SESSION"):
+        monkeypatch.delenv(f"FRAMEBENCH_{name}", raising=False)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -95,7 +95,7 @@ def test_a_proof_counts_into_a_copy_of_the_evidence():
         return {"twice": 2 * evidence["steps"]}
 
     effect = expect(twice=6).counting_from(count_twice).judge(observed)
-    assert effect == StrategyEffect(True, {"steps": 3, "twice": 6})
+    assert effect == StrategyEffect(proven=True, evidence={"steps": 3, "twice": 6})
     assert observed == {"steps": 3}
 
 

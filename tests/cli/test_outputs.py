@@ -64,8 +64,7 @@ def test_an_explanation_is_printed_where_its_figure_cannot_be_written(
     monkeypatch.setattr(explaining.environments, "is_built", Mock(return_value=True))
     figure = tmp_path / "step.svg"
     make(figure)
-    done = framebench("explain", CASE, "--to", str(figure), "--results", str(tmp_path / "results"))
-    assert done.returncode == 1
+    done = framebench("explain", CASE, "--to", figure, results=tmp_path / "results", code=1)
     assert done.stderr.endswith(f"framebench: {reason}: {figure}\n")
     assert "saved for backward" in done.stdout
 
@@ -89,8 +88,7 @@ def test_a_folder_that_no_page_may_replace_is_refused_before_anything_runs(
     monkeypatch.setattr(trying, "measure_strategies", refuse_work)
     folder = tmp_path / "page"
     make(folder)
-    done = framebench("try", str(write_variant(tmp_path)), "--html", str(folder))
-    assert done.returncode == 2
+    done = framebench("try", write_variant(tmp_path), "--html", folder, code=2)
     assert f"--html: {folder} " in done.stderr
     assert (tmp_path / "precious").exists() or (folder / "precious").exists()
 

@@ -108,11 +108,6 @@ def test_report_prints_a_summary_and_writes_all_tables(measured, tmp_path):
     assert "| torch | fp32 |" in written.read_text()
 
 
-def test_report_of_a_case_prints_its_table(measured):
-    printed = framebench("report", CASE, results=measured).stdout
-    assert "transformer train, batch 4, size tiny" in printed
-
-
 @pytest.fixture
 def real(tmp_path) -> Path:
     """Return a results folder with one real record, as if it were of CASE."""
@@ -219,25 +214,30 @@ def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path):
     assert "machine widest;" in every.stderr
 
 
-@pytest.mark.parametrize("command", ["show", "report", "predict"])
-def test_every_command_asks_the_machine_with_this_processor_first(command, results, monkeypatch):
-    """Another that measured more of the cases is named where the answer is of one machine."""
-    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
+@pytest.fixture
+def alike_and_largest(results, monkeypatch) -> Path:
+    """Return records of `alike`, which has this processor, and of `largest`, which has more."""
     monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
     write_batches(results, "largest", "another", (4, 8))
     write_batches(results, "alike", describe_hardware()["cpu"], (4,))
-    case = CASE if command == "predict" else "transformer/torch/train/fp32"
-    done = framebench(command, case, results=results, code=0)
+    return results
+
+
+@pytest.mark.parametrize("command", ["show", "report"])
+def test_a_machine_that_measured_more_of_the_cases_is_named(command, alike_and_largest):
+    done = framebench(command, "transformer/torch/train/fp32", results=alike_and_largest, code=0)
     assert "machine alike, with this processor" in done.stderr
-    if command == "predict":
-        assert "host.rss on alike" in done.stdout
-    else:
-        assert "alike has 1 of the cases, largest has 2" in done.stderr
+    assert "alike has 1 of the cases, largest has 2" in done.stderr
+
+
+def test_predict_answers_by_the_machine_with_this_processor(alike_and_largest):
+    done = framebench("predict", CASE, results=alike_and_largest, code=0)
+    assert "machine alike, with this processor" in done.stderr
+    assert "host.rss on alike" in done.stdout
 
 
 def test_predict_and_advise_say_the_same_of_a_case(results, monkeypatch):
     """Both draw the line through the batches of the machine that measured most of them."""
-    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
     write_batches(results, "largest", "another", (4, 8, 16))
     write_batches(results, "alike", describe_hardware()["cpu"], (4,))

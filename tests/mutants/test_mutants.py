@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -79,13 +80,10 @@ def test_text_that_is_gone_or_there_twice_is_named(text, count, tmp_path):
 
 
 def test_each_case_is_tried_without_a_bug_first():
-    first, second = BUGS[0], BUGS[-1]
-    control_of_first, control_of_second = (
-        run.make_control(first.case),
-        run.make_control(second.case),
-    )
-    in_order = run.add_controls([first, second, first])
-    assert in_order == [control_of_first, first, control_of_second, second, first]
+    first, other = BUGS[0], BUGS[-1]
+    in_order = run.add_controls([first, other, first])
+    controls = run.make_control(first.case), run.make_control(other.case)
+    assert in_order == [controls[0], first, controls[1], other, first]
 
 
 def make_row(bug: Bug, status: str = "wrong") -> Row:
@@ -135,29 +133,36 @@ def test_rows_of_the_same_sources_are_reused(tmp_path):
     assert run.read_known(file, BUGS[1:2]) == [second]
 
 
-OFF = Mathematics("a case", True, False, "off", worst="loss", error=6e-7, tolerance=1e-7)
-MISSING = Mathematics("a case", True, False, "no gradient of 3 tensors")
+def make_wrong(**fields: Any) -> Mathematics:
+    """Return an outcome in float64 that is wrong."""
+    return Mathematics("a case", computed=True, passed=False, **fields)
+
+
+OFF = make_wrong(reason="off", worst="loss", error=6e-7, tolerance=1e-7)
+MISSING = make_wrong(reason="no gradient of 3 tensors")
 
 
 @pytest.mark.parametrize(
     ("verification", "mathematics", "expected"),
     [
-        (None, OFF, ("loss in float64", 6)),
+        (None, OFF, ("loss in float64", 6)),  # 6e-7 / 1e-7
         (None, MISSING, ("reason", None)),
-        (Verification(False, margin=3.0), None, ("reason", 3)),
+        (Verification(passed=False, margin=3.0), None, ("reason", 3)),
         (
-            Verification(True, margin=0.5, again=RepeatedVerification(False, margin=2.0)),
+            Verification(
+                passed=True, margin=0.5, again=RepeatedVerification(passed=False, margin=2.0)
+            ),
             None,
             ("reason", 2),
         ),
-        (Verification(False, margin=math.nan), None, ("reason", None)),
-        (Verification(False, margin=0.5), None, ("reason", None)),
+        (Verification(passed=False, margin=math.nan), None, ("reason", None)),
+        (Verification(passed=False, margin=0.5), None, ("reason", None)),
     ],
     ids=["float64", "missing", "measured", "after the timed steps", "not a number", "no error"],
 )
 def test_the_largest_error_is_given_in_tolerances(verification, mathematics, expected):
-    error = find_largest_error(CaseVerdict("wrong", "reason", verification), mathematics)
-    assert error == pytest.approx(expected)
+    verdict = CaseVerdict("wrong", reason="reason", verification=verification)
+    assert find_largest_error(verdict, mathematics) == pytest.approx(expected)
 
 
 @pytest.mark.slow

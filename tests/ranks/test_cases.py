@@ -1,6 +1,6 @@
 """Cases over ranks: their ids, how a batch is divided, and how an invalid one is refused."""
 
-from fnmatch import fnmatch
+import fnmatch
 
 import pytest
 
@@ -20,10 +20,6 @@ def test_the_id_has_the_ranks_and_parses_back():
     assert Case.from_id(case.id) == case
     assert parse_rank_case(case.id) == case
     assert parse_rank_case(f"{FSDP}/b4/tiny", 2) == case
-
-
-def test_a_case_whose_id_has_no_ranks_is_of_one():
-    assert Case.from_id("transformer/torch/train/fp32/b4/tiny").ranks == 1
 
 
 @pytest.mark.parametrize(
@@ -114,12 +110,7 @@ def test_a_pattern_selects_several_strategies_over_ranks():
     ids = [case.id for case in match_cases(pattern)]
     assert f"{FSDP}/b8x8/full" in ids
     assert len(ids) > 1
-    for case_id in ids:
-        assert fnmatch(case_id, pattern)
-
-
-def test_ranks_are_part_of_a_pattern_or_an_option():
-    assert match_cases(f"{FSDP}*/b8/full", ranks=8) == match_cases(f"{FSDP}*/b8x8/full")
+    assert fnmatch.filter(ids, pattern) == ids
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,6 @@ def test_without_git_a_changed_program_begins_another_session(results, monkeypat
 
 
 def test_a_recorded_command_keeps_the_first_cases(monkeypatch):
-    monkeypatch.delenv("FRAMEBENCH_COMMAND", raising=False)
     monkeypatch.setattr(
         provenance.sys, "argv", ["/bin/framebench", "run", *[f"case{i}" for i in range(200)]]
     )

@@ -25,7 +25,9 @@ GRADIENT = TensorComparison(
 )
 MEMORY = MemoryResult(peaks={"host.rss": 20}, peak_samples=[{"host.rss": 20}], live_bytes=10)
 RESULT = Result(
-    origin=Origin({"torch": "2.13.0"}, "cpu", "3.11.2", core=1, import_s=1.0, build_s=0.5),
+    origin=Origin(
+        versions={"torch": "2.13.0"}, device="cpu", python="3.11.2", core=1, import_s=1, build_s=0.5
+    ),
     verification=Verification(
         passed=True,
         observed={"loss_0": 1.5},

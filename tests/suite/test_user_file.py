@@ -79,8 +79,7 @@ def test_tensors_on_two_devices_are_explained_with_a_hint():
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(command, make, tmp_path):
     file = tmp_path / "model.py"
     make(file)
-    done = framebench(*command.format(file=file).split())
-    assert done.returncode == 2
+    done = framebench(*command.format(file=file).split(), code=2)
     assert "model.py" in done.stderr
     assert "does not exist" not in done.stderr
 
@@ -90,6 +89,5 @@ def test_a_file_that_is_too_large_for_a_program_is_not_read(tmp_path):
     file = tmp_path / "model.pt"
     with file.open("wb") as checkpoint:
         checkpoint.truncate(2**25)
-    done = framebench("try", str(file))
-    assert done.returncode == 2
+    done = framebench("try", str(file), code=2)
     assert "model.pt: 33,554,432 bytes, where a Python file has at most" in done.stderr

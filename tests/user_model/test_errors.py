@@ -116,7 +116,7 @@ def test_errors_are_found_without_running_the_file(change, message, tmp_path):
 def test_an_error_in_the_file_ends_the_command_without_traceback(change, messages, tmp_path):
     """A file that has a module's name replaces no module."""
     file = write_variant(tmp_path, change, name="numpy.py")
-    done = framebench("try", str(file), "--results", str(tmp_path / "results"))
+    done = framebench("try", str(file), results=tmp_path / "results")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"framebench: {file}{messages[0]}" in done.stderr
     assert all(message in done.stderr for message in messages)

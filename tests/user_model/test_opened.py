@@ -32,7 +32,7 @@ CASE = "own/torch/train/fp32/b8/mine"
 
 def run_json(tmp_path: Path, *command: str) -> Any:
     """Return what a command prints as JSON."""
-    done = framebench(*command, "--json", "--results", str(tmp_path / "results"))
+    done = framebench(*command, "--json", results=tmp_path / "results")
     assert done.returncode in (0, 1, 3), done.stderr
     return json.loads(done.stdout)
 

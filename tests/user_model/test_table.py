@@ -31,7 +31,7 @@ def make_checked(strategy: str, reason: str = "", why_unproven: str = "") -> Rec
     """Return a record of a strategy that was run in float64, or was not for a reason."""
     case = Case("transformer", "torch", "train", strategy, 4, "tiny")
     outcome = Mathematics(case=case.id, computed=not reason, passed=True, reason=reason or None)
-    effect = StrategyEffect(not why_unproven, {}, why_unproven or None)
+    effect = StrategyEffect(proven=not why_unproven, evidence={}, reason=why_unproven or None)
     verification = Verification(passed=True, mathematics=outcome)
     return record(case, verification=verification, effect=effect)
 

@@ -73,9 +73,9 @@ def read_intervals(rows: list[dict[str, Any]]) -> dict[str, tuple[float, float]]
     return {row["quantity"]: (row["low"], row["high"]) for row in rows}
 
 
-def compare(results: Path, *arguments: str) -> CompletedProcess[str]:
+def compare(results: Path, *arguments: str, code: int | None = None) -> CompletedProcess[str]:
     """Run `framebench versions compare` on the two versions of a results folder."""
-    return command(*COMPARE, *arguments, results=results)
+    return command(*COMPARE, *arguments, results=results, code=code)
 
 
 def find_verdicts(rows: list[judge.QuantityComparison], verdict: str) -> set[tuple[str, str]]:
@@ -255,8 +255,7 @@ def test_a_regression_suggests_predictions_for_a_gpu_if_both_versions_have_them(
 
 def test_compare_lists_regressions_and_suggests_bisection(results):
     write_records(PLANTED, results)
-    printed = compare(results, "--json")
-    assert printed.returncode == 1
+    printed = compare(results, "--json", code=1)
     rows = json.loads(printed.stdout)
     found = {(row["case"], row["quantity"]) for row in rows if row["verdict"] == REGRESSION}
     assert found == REGRESSIONS
@@ -281,15 +280,13 @@ def test_compare_takes_a_threshold_in_per_cent(threshold, code, results):
 
 
 def test_compare_refuses_a_threshold_that_is_no_percentage(results):
-    done = compare(write_records(PLANTED, results), "--threshold", "many")
-    assert done.returncode == 2
+    done = compare(write_records(PLANTED, results), "--threshold", "many", code=2)
     assert "write for instance 5%" in done.stderr
 
 
 def test_compare_ends_with_code_3_and_suggests_a_run_if_nothing_could_be_judged(results):
     write_records(make_version_blocks(ORIGINAL, count=1, change=set_fields(peaks={})), results)
-    done = compare(results)
-    assert done.returncode == 3
+    done = compare(results, code=3)
     run = "framebench versions run --framework jax --version 0.9.2 --version 0.10.2"
     assert f"{run} --results {results}\n" in done.stderr
 
@@ -374,12 +371,11 @@ def test_the_figure_colours_decided_cells_only():
 
 
 @pytest.fixture
-def folder_of_two_machines(results, monkeypatch) -> Path:
+def folder_of_two_machines(results) -> Path:
     """Return results of a machine with two releases and of one with a single release.
 
     `one-release` has more records, so it is the first of the machines.
     """
-    monkeypatch.delenv("FRAMEBENCH_MACHINE", raising=False)
     of_new_release = [record for record in PLANTED if record.framework_version == "0.10.2"]
     records = [change_provenance(record, machine="one-release") for record in of_new_release]
     return write_records([*records * 3, *PLANTED], results)
@@ -409,15 +405,13 @@ def test_by_default_releases_are_of_the_first_machine_with_two(folder_of_two_mac
 
 
 def test_the_newer_release_before_the_older_is_refused(results):
-    done = command("versions", "compare", NEW, OLD, results=results)
-    assert done.returncode == 2
+    done = command("versions", "compare", NEW, OLD, results=results, code=2)
     assert done.stderr.endswith(f"the older release comes first, {OLD} {NEW}\n")
 
 
 def test_named_cases_without_records_of_both_are_refused_with_counts_and_a_command(results):
     write_records(make_version_blocks(ORIGINAL), results)
-    done = compare(results, "unet3d/*/eval")
-    assert done.returncode == 2
+    done = compare(results, "unet3d/*/eval", code=2)
     assert "no case of 'unet3d/*/eval' has records of both" in done.stderr
     assert f"{OLD}: 1 case, {NEW}: 1 case" in done.stderr
     assert f"--version 0.10.2 'unet3d/*/eval' --results {results}\n" in done.stderr
@@ -425,8 +419,7 @@ def test_named_cases_without_records_of_both_are_refused_with_counts_and_a_comma
 
 def test_named_cases_of_another_framework_are_refused_with_those_of_the_releases(results):
     write_records(make_version_blocks(ORIGINAL), results)
-    done = compare(results, "unet3d/torch/*/fp32")
-    assert done.returncode == 2
+    done = compare(results, "unet3d/torch/*/fp32", code=2)
     assert "the cases of 'unet3d/torch/*/fp32' are PyTorch's; those of JAX: " in done.stderr
     assert f"compare {OLD} {NEW} 'unet3d/jax/*/fp32' --results {results}\n" in done.stderr
 
@@ -463,8 +456,7 @@ def releases_of_two_machines(results) -> Path:
 
 def test_releases_of_two_machines_are_refused_with_their_names(releases_of_two_machines):
     results = releases_of_two_machines
-    done = compare(results)
-    assert done.returncode == 2
+    done = compare(results, code=2)
     assert f"no machine has measured both: {OLD} by here, {NEW} by there" in done.stderr
     assert f"--version 0.9.2 --version 0.10.2 --results {results}\n" in done.stderr
     assert "--device" not in done.stderr
