@@ -9,7 +9,7 @@ from framebench.claims.ledger import Entry
 from framebench.claims.lines import Line
 from framebench.claims.plans import GPU
 from framebench.claims.rule import DISAGREE, NOT_MEASURED, UNMET, summarize
-from framebench.claims.wording import describe_numbers
+from framebench.claims.wording import select_summarized, summarize_numbers
 from framebench.devices.catalog import BY_NAME, UnknownDevice
 from framebench.suite.sequences import drop_duplicates, group_by
 
@@ -135,4 +135,5 @@ def describe_verdict_of_source(lines: Sequence[Line]) -> str:
     if verdict in DISAGREE:
         verdicts = drop_duplicates(line.verdict for line in lines)
         text += f" ({' and '.join(verdicts)})"
-    return f"{text}, {describe_numbers(verdict, lines)}."
+    numbers = summarize_numbers(verdict, select_summarized(verdict, lines))
+    return f"{text}, {numbers}."

@@ -70,17 +70,13 @@ def compute_span(lines: Sequence[Line]) -> tuple[float | None, float | None, flo
     return median(values), min(lows), max(highs)
 
 
-def describe_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
+def summarize_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
     """Return the median of the lines behind a verdict with its interval; `-` without a line.
 
-    Where the lines disagree, have no interval or are of several metrics, a median would mean
-    nothing: the smallest and the largest number are returned instead.
+    `select_summarized` has selected the lines. Where they disagree, have no interval or are of
+    several metrics, a median would mean nothing: the smallest and the largest number are returned
+    instead.
     """
-    return summarize_numbers(verdict, select_summarized(verdict, lines))
-
-
-def summarize_numbers(verdict: Verdict, lines: Sequence[Line]) -> str:
-    """Return what `describe_numbers` does, of lines that `select_summarized` has selected."""
     if not lines:
         return "-"
     form = lines[0].form

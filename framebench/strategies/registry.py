@@ -108,15 +108,9 @@ def list_strategies(scenario: str) -> tuple[str, ...]:
 
 
 def list_used(scenario: str) -> tuple[str, ...]:
-    """Return the strategies of a scenario that people use; `list_claims_only` has the others."""
+    """Return the strategies of a scenario that people use, without those for claims alone."""
     names = list_strategies(scenario)
     return tuple(name for name in names if not find_strategy(scenario, name).only_for_claims)
-
-
-def list_claims_only(scenario: str) -> tuple[str, ...]:
-    """Return the strategies of a scenario that only test an article's sentence."""
-    names = list_strategies(scenario)
-    return tuple(name for name in names if find_strategy(scenario, name).only_for_claims)
 
 
 @cache

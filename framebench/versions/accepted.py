@@ -56,7 +56,7 @@ class AcceptedRegression(RecordPart):
         return quantity
 
     def covers(
-        self, change: str, case: str, quantity: str, ratio: float | None, device: str | None = None
+        self, change: str, case: str, quantity: str, ratio: float | None, device: str | None
     ) -> bool:
         """Return whether a change of a case is this regression, and no larger than was accepted."""
         return (

@@ -25,11 +25,11 @@ def read_records_of_both(
     machine: str | None,
     base: str,
     change: str,
-    cases: Collection[str] | None = None,
+    cases: Collection[str] | None,
 ) -> list[Record]:
     """Return the records of the named machine, or else of the first that measured both releases.
 
-    A machine that measured both on any of the `cases` is preferred, if they are given. Raises
+    A machine that measured both on any of the `cases` is preferred, unless `cases` is None. Raises
     UnknownVersion if no machine has measured both, or if they are no two releases of one framework.
     """
     parse_pair(base, change)  # only for the error

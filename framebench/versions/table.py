@@ -279,7 +279,7 @@ def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
 
 
 def make_report_tables(
-    records: Iterable[Record], results: Path, machine_blocks: Blocks | None = None
+    records: Iterable[Record], results: Path, machine_blocks: Blocks
 ) -> list[Table]:
     """Return a table for each version and the one before it, by machine and framework.
 

@@ -19,7 +19,7 @@ from framebench.strategies.registry import (
     SCENARIOS,
     STRATEGIES,
     find_strategy,
-    list_claims_only,
+    list_strategies,
     list_used,
 )
 from framebench.strategies.strategy import FRAMEWORKS, TITLES, AlwaysOn, Scenario, Strategy, Support
@@ -38,7 +38,9 @@ def make_tables() -> list[Table]:
     """Return the tables that need no record: strategies by framework, and exclusions."""
     only_for_claims = []
     for scenario in SCENARIOS:
-        only_for_claims += [(scenario, name) for name in list_claims_only(scenario)]
+        for name in list_strategies(scenario):
+            if name not in list_used(scenario):
+                only_for_claims.append((scenario, name))
     return [
         *map(make_matrix, SCENARIOS),
         make_matrix_of_scenarios(
