@@ -225,6 +225,15 @@ class Adapter(ABC):
         """
         return None
 
+    def repeat_with_exact_sums(self, make_steps: Callable[[], Result]) -> tuple[Result, int] | None:
+        """Make steps whose gradients are added up in float32 over all uses of a weight.
+
+        Returns their result, and how many gradients of one weight a step adds up at most; None
+        where it adds up none in a narrower type, or where this cannot be tried. `make_steps` begins
+        with the first weights.
+        """
+        return None
+
     def draws_random_numbers(self) -> bool:
         """Run one more step and return whether it draws random numbers."""
         return False

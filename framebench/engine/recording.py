@@ -193,7 +193,14 @@ def judge(
     """Return the status of a case: how its process ended, and whether its result is right."""
     verification = join_verification(outcome.result.verification, mathematics)
     if verification is not None and not verification.passed:
-        reasons = filter(None, [verification.reason, describe_worst(verification)])
+        reasons = filter(
+            None,
+            [
+                verification.reason,
+                describe_worst(verification),
+                describe_mathematics(verification.mathematics),
+            ],
+        )
         # the two reasons may be the same
         return CaseVerdict("wrong", "; ".join(dict.fromkeys(reasons)), verification)
     reason = outcome.reason
@@ -252,6 +259,19 @@ def describe_worst(verification: Verification) -> str:
         return "after the timed steps: " + (again.reason or "; ".join(failed))
     return "; ".join(
         [*describe_failed_values(verification), *describe_failed_tensors(verification.tensors)]
+    )
+
+
+def describe_mathematics(mathematics: Mathematics | None) -> str:
+    """Return in words that a step is right in float64, though not as it was measured.
+
+    The text is empty if it is wrong there, too, or was not computed.
+    """
+    if mathematics is None or not mathematics.computed or not mathematics.passed:
+        return ""
+    return (
+        "in float64 the strategy's first steps are right (relative error "
+        f"{format_error(mathematics.error)})"
     )
 
 

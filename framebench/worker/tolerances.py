@@ -18,7 +18,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -67,6 +67,8 @@ UPDATE_BY_ROUNDED_MOMENTS = 2.0**-6
 # Moments in 8 bits are off by some 4 % of their norm, and the weights that are updated by them by 2
 # %, whatever the model is: a code has two significant digits. No weight decay moves them by 10 %.
 LEAST_OF_CODED_MOMENTS = 2.0**-4
+# A perturbation is so many roundoffs, but for float32's and those of quantized types.
+ROUNDOFFS = 8
 RUNS = 2  # perturbed repetitions; only one if a step is slow
 SLOW_S = 2.0
 # Two repetitions may leave a number where it was by chance: a student's divergence from its teacher
@@ -208,6 +210,46 @@ def compute_tolerances(
         least_of_tensors=least_of_tensors,
         left_out={*case.workload_spec.incomparable, *list_negligible(observed.tensors)},
     )
+
+
+def allow_rounded_sums(
+    case: Case, tolerances: Tolerances, observed: Observed, exact: Observed, terms: int
+) -> Tolerances:
+    """Return tolerances that also allow the errors of sums of gradients in a type of 16 bits.
+
+    They were measured: `exact` is the observation of the same steps with sums in float32. What is
+    within its tolerance there is within the wider one here, since distances add up.
+
+    A sum of `terms` numbers may be off by as many roundoffs of their absolute sum. The sum itself
+    may be smaller, as terms cancel, for which it gets `FACTOR`. An error beyond that has another
+    cause, and widens nothing; nor does any if the first losses differ, since sums of gradients
+    change no forward pass before an update.
+    """
+    first_loss, exact_loss = observed.values["loss_0"], exact.values["loss_0"]
+    if abs(exact_loss - first_loss) > FLOAT32_ROUNDOFF * abs(first_loss):
+        return tolerances
+    roundoff = PERTURBATION[find_precision(case)] / ROUNDOFFS
+    limit = FACTOR * terms * roundoff
+    values = dict(tolerances.values)
+    for name, value in observed.values.items():
+        error = abs(value - exact.values[name])
+        if value and error <= limit * abs(value):
+            values[name] += error / abs(value)
+    tensors: dict[str, dict[str, float]] = {}
+    for kind, allowed in tolerances.tensors.items():
+        # what follows from gradients may have their square
+        kind_limit = limit if kind == "gradient" else 2 * limit
+        moved = find_largest_responses(
+            observed.tensors[kind],
+            [exact.tensors.get(kind, {})],
+            case.workload_spec.incomparable,
+            by_family=tolerances.by_family,
+        )
+        tensors[kind] = dict(allowed)
+        for group, error in moved.items():
+            if group in allowed and error <= kind_limit:
+                tensors[kind][group] += error
+    return replace(tolerances, values=values, tensors=tensors)
 
 
 def find_precision(case: Case) -> str:

@@ -42,6 +42,7 @@ from framebench.worker.tolerances import (
     NO_SIZE,
     ObservedSteps,
     Tolerances,
+    allow_rounded_sums,
     list_negligible,
     observe_more,
     observe_steps,
@@ -96,6 +97,11 @@ def make_verified_steps(
         verification = verify(
             adapter, first_steps.observed, first_steps.tolerances, session_reference
         )
+        if not verification.passed:
+            first_steps = measure_rounded_sums(adapter, first_steps)
+            verification = verify(
+                adapter, first_steps.observed, first_steps.tolerances, session_reference
+            )
     is_wrong = not verification.passed and not verification.known_fault
     if adapter.case.workload == USER_MODEL and adapter.can_restore and is_wrong:
         cause = explain_by_choices(adapter, first_steps.tolerances)
@@ -127,6 +133,24 @@ def confirm_first_steps(
 def describe_source(case: Case, reference: Reference) -> str | None:
     """Return where the values come from if two frameworks have not agreed on them."""
     return reference.case or case.workload_spec.unconfirmed.get(case.golden_key)
+
+
+def measure_rounded_sums(adapter: Adapter, first_steps: ObservedSteps) -> ObservedSteps:
+    """Measure the errors of sums of gradients in a type of 16 bits, and widen tolerances by them.
+
+    The adapter makes its canonical steps again afterwards, so that the steps which follow continue
+    from there. Where no gradients are added up in such a type nothing changes.
+    """
+    repeated = adapter.repeat_with_exact_sums(partial(repeat_first_steps, adapter))
+    if repeated is None:
+        return first_steps
+    exact, terms = repeated
+    tolerances = allow_rounded_sums(
+        adapter.case, first_steps.tolerances, first_steps.observed, exact, terms
+    )
+    restart(adapter)
+    seconds, _ = make_first_steps(adapter)
+    return replace(first_steps, tolerances=tolerances, seconds=[*first_steps.seconds, *seconds])
 
 
 def explain_by_choices(adapter: Adapter, tolerances: Tolerances) -> str:

@@ -210,6 +210,23 @@ def test_record_of_a_right_case_has_its_outcome_in_float64():
     assert verdict.verification == Verification(passed=True, mathematics=RIGHT)
 
 
+@pytest.mark.parametrize(
+    ("checked", "says_right"),
+    [
+        (RIGHT, True),
+        (Mathematics("", computed=False, passed=True, reason="it does not run"), False),
+        (Mathematics("", computed=True, passed=False, reason="off"), False),
+        (None, False),
+    ],
+    ids=["right", "not computed", "wrong", "not checked"],
+)
+def test_a_wrong_case_says_whether_it_is_right_in_float64(checked, says_right):
+    measured = Verification(passed=False, reason="grad_norm is off")
+    verdict = judge(CaseOutcome(result=Result(verification=measured)), checked, "time", CASES[0])
+    assert verdict.status == "wrong"
+    assert ("in float64 the strategy's first steps are right" in verdict.reason) == says_right
+
+
 def test_case_without_references_is_represented_by_a_smaller_one():
     full = parse("resnet50/jax/train/fp32/b64/full")
     assert mathematics.find_representative(full) == parse("resnet50/jax/train/fp32/b4/tiny")

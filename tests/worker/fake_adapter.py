@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -48,6 +48,9 @@ class ScriptedAdapter:
 
     def restore(self) -> None:
         self.is_restored = True
+
+    def repeat_with_exact_sums(self, make_steps: Callable[[], Any]) -> tuple[Any, int] | None:
+        return None
 
     def find_known_fault(self) -> str | None:
         return self.known_fault

@@ -16,8 +16,10 @@ from framebench.worker.observe import Observed
 from framebench.worker.tolerances import (
     FACTOR,
     PERTURBATION,
+    ROUNDOFFS,
     RUNS_BEFORE_WRONG,
     PerturbedCase,
+    allow_rounded_sums,
     derive_tolerances,
     find_precision,
     list_negligible,
@@ -183,3 +185,31 @@ def test_file_that_casts_by_itself_has_the_tolerances_of_bfloat16(
     facts = SimpleNamespace(facts={"narrow": narrow})
     monkeypatch.setattr(Case, "workload_spec", property(lambda case: facts))
     assert find_precision(Case("own", "torch", "train", strategy, 4, "mine")) == precision
+
+
+USES = 19  # of a weight that a decoder uses in each of its steps
+
+
+@pytest.mark.parametrize(
+    ("off", "losses", "is_allowed"),
+    [
+        (0.9, (2.0, 2.0), True),
+        (1.5, (2.0, 2.0), False),  # a sum of so many terms is not off by more
+        (0.9, (2.0, 2.0001), False),  # the forward pass was another one
+    ],
+    ids=["of sums", "beyond sums", "before sums"],
+)
+def test_the_measured_error_of_rounded_sums_is_allowed_and_no_other(off, losses, is_allowed):
+    case = parse("transformer/torch/train/amp_bf16/b4/tiny")
+    error = off * FACTOR * USES * PERTURBATION["bf16"] / ROUNDOFFS
+    rounded = observe_gradients({"loss_0": losses[0]}, shared=1.0 + error, other=1.0)
+    exact = observe_gradients({"loss_0": losses[1]}, shared=1.0, other=1.0)
+    strict = derive_tolerances(rounded, [rounded], LEAST_TOLERANCE)
+
+    allowed = allow_rounded_sums(case, strict, rounded, exact, USES)
+
+    widening = pytest.approx(error / (1 + error)) if is_allowed else 0
+    tolerance = allowed.get_for_tensor("gradient", "shared")
+    assert tolerance - strict.get_for_tensor("gradient", "shared") == widening
+    assert allowed.get_for_tensor("gradient", "other") == LEAST_TOLERANCE
+    assert allowed.get_for_value("loss_0") == LEAST_TOLERANCE

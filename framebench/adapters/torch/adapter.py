@@ -22,7 +22,7 @@ from framebench.adapters.base import (
 )
 from framebench.adapters.holders import find_holders, iterate_globals, list_user_modules
 from framebench.adapters.parts import Hooks, PartOptions
-from framebench.adapters.torch import choices
+from framebench.adapters.torch import choices, sums
 from framebench.adapters.torch.device import (
     COUNTERS,
     FUSED,
@@ -331,6 +331,9 @@ class TorchAdapter(Adapter):
         self, make_steps: Callable[[], Result]
     ) -> tuple[Result, str] | None:
         return choices.repeat_with_exact_choices(self, make_steps)
+
+    def repeat_with_exact_sums(self, make_steps: Callable[[], Result]) -> tuple[Result, int] | None:
+        return sums.repeat_with_exact_sums(self, make_steps)
 
     def draws_random_numbers(self) -> bool:
         before = read_generators()
