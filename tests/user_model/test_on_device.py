@@ -120,6 +120,36 @@ def batch(n):
 def loss(output, target):
     return ((output - target) ** 2).mean()
 """
+# as in QLoRA
+QUANTIZED = """
+import bitsandbytes
+import torch
+from torch import nn
+
+class Adapted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = bitsandbytes.nn.Linear4bit(
+            1024, 1024, bias=False, compute_dtype=torch.bfloat16, quant_type="nf4"
+        )
+        self.down, self.up = nn.Linear(1024, 16, bias=False), nn.Linear(16, 1024, bias=False)
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x))
+
+def model():
+    return Adapted()
+
+def batch(n):
+    return torch.randn(n, 1024), torch.randn(n, 1024)
+
+def loss(output, target):
+    return ((output - target) ** 2).mean()
+
+def optimizer(parameters):
+    return bitsandbytes.optim.PagedAdamW8bit([p for p in parameters if p.requires_grad])
+"""
+THIN = 2 * 16 * 1024  # trained numbers of QUANTIZED
 MIB = 2**20
 pytestmark = pytest.mark.usefixtures("imported_once")
 
@@ -174,6 +204,27 @@ def test_weights_are_predicted_in_the_types_that_the_file_gives_them(
     assert planned["weight_types"] == types
     # a gradient has the type of its weight
     assert planned["parts"]["gradients"] == (4 if trained == "float32" else 2) * MIB
+
+
+@pytest.mark.slow
+def test_frozen_weights_of_4_bits_are_predicted_next_to_trained_ones(tmp_path):
+    done = run_on_file("predict", QUANTIZED, tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    (planned,) = json.loads(done.stdout)
+    assert planned["outcome"] == "planned", planned["reason"]
+    # half a byte for each of 2^20 numbers
+    assert planned["parts"]["weights"] == 0.5 * MIB + 4 * THIN
+    assert planned["weight_types"] == "nf4 (97%) and float32 (3%)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [("predict",), ("try", "--rounds", "0")], ids=" ".join)
+def test_weights_of_4_bits_are_refused_without_a_device_with_the_way(command, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(QUANTIZED)
+    done = framebench(*command[:1], str(file), *command[1:], code=2)
+    assert "weight of 4 bits (nf4)" in done.stderr
+    assert f"framebench predict {file} --device" in " ".join(done.stderr.split())
 
 
 @pytest.mark.slow

@@ -39,6 +39,8 @@ class FakeAdapter(TorchAdapter):
         # fake tensors cannot be converted on the CPU: there the model is built in its final dtype
         with use_default_dtype(torch.float32 if is_moved else self.recipe.dtype):
             model = self.model_module.build(config, **self.recipe.model_options)
+        if not is_moved and self.is_user_model:
+            self.model_module.check_not_in_4bit(model)
         if is_moved and self.is_user_model:
             model = narrow_float64(model).to(self.torch_device)
         elif is_moved:

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters import user_blocks
 from framebench.adapters.replacing import replace_attributes
+from framebench.adapters.torch.fake_bitsandbytes import plain_4bit_weights, read_4bit_type
 from framebench.adapters.torch.known_faults import (
     explain_wrong_gradients as explain_wrong_gradients,
 )
@@ -58,7 +59,7 @@ from framebench.adapters.user_functions import (
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.models.user_facts import ModelFacts
 from framebench.suite.trees import call_with, iterate_arrays, map_tree
-from framebench.suite.user_file import FORWARD_PASS
+from framebench.suite.user_file import FORWARD_PASS, import_packages
 
 
 def _list_modules(module: nn.Module) -> list[Any]:
@@ -182,6 +183,7 @@ def check_measurable(model: nn.Module) -> None:
 
     The baseline that is measured computes in float32. Only predictions keep such types.
     """
+    check_not_in_4bit(model)
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_floating_point() and tensor.itemsize < FLOAT32_BYTES:
             dtype = name_dtype(tensor.dtype)
@@ -189,6 +191,20 @@ def check_measurable(model: nn.Module) -> None:
                 "model",
                 f"{name} is {dtype}, and what is measured computes in float32: return "
                 "model.float(), or predict the model in its own types with framebench predict",
+            )
+
+
+def check_not_in_4bit(model: nn.Module) -> None:
+    """Raise Fault if the model has weights of 4 bits, which get them on a GPU only."""
+    for name, p in model.named_parameters():
+        bits = read_4bit_type(p)
+        if bits:
+            file = user().file
+            raise user().fault(
+                "model",
+                f"{name} is a weight of 4 bits ({bits}), which bitsandbytes packs when the model "
+                "moves to a GPU: framebench predict "
+                f"{file} --device rtx4090-24gb",
             )
 
 
@@ -464,7 +480,14 @@ def read_facts_of_shapes(size: int) -> ModelFacts:
     from framebench.adapters.torch.fake_modules import convertible_modules
     from framebench.adapters.torch.fake_numbers import KnownNumbers
 
-    with FakeTensorMode(allow_non_fake_inputs=True), KnownNumbers(), convertible_modules():
+    # packages are imported with numbers, as they may compute tables of them
+    import_packages(load_workload(USER_MODEL).facts["file"])
+    with (
+        FakeTensorMode(allow_non_fake_inputs=True),
+        KnownNumbers(),
+        convertible_modules(),
+        plain_4bit_weights(),
+    ):
         return facts(size)
 
 
@@ -499,10 +522,10 @@ def describe_weights(model: nn.Module) -> ModelFacts:
 
 
 def count_types(model: nn.Module) -> dict[str, int]:
-    """Return how many numbers the weights have of each type, such as `bfloat16`."""
+    """Return how many numbers the weights have of each type, such as `bfloat16` or `nf4`."""
     numbers: Counter[str] = Counter()
     for p in model.parameters():
-        numbers[name_dtype(p.dtype)] += p.numel()
+        numbers[read_4bit_type(p) or name_dtype(p.dtype)] += p.numel()
     return dict(numbers)
 
 

@@ -12,18 +12,25 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from typing import Any
 
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from framebench.adapters.torch.fake import FakeAdapter
+from framebench.adapters.torch.fake_bitsandbytes import plain_4bit_weights
 from framebench.adapters.torch.fake_modules import convertible_modules
 from framebench.adapters.torch.fake_numbers import KnownNumbers
 from framebench.adapters.torch.storages import Storages
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import parse_any_batch
-from framebench.suite.user_file import describe_error, describe_fault, find_line
+from framebench.suite.user_file import (
+    describe_error,
+    describe_fault,
+    find_line,
+    import_packages,
+)
 
 
 def predict_step_bytes(case: Case) -> dict[str, int]:
@@ -31,7 +38,13 @@ def predict_step_bytes(case: Case) -> dict[str, int]:
 
     The optimizer has its states from the second step on.
     """
-    with FakeTensorMode(), KnownNumbers(), convertible_modules(), Storages() as storages:
+    if case.workload == USER_MODEL:
+        import_packages(case.user_file)  # with numbers, as they may compute tables of them
+    modes = (FakeTensorMode(), KnownNumbers(), convertible_modules(), plain_4bit_weights())
+    with ExitStack() as stack:
+        for mode in modes:
+            stack.enter_context(mode)
+        storages = stack.enter_context(Storages())
         adapter = FakeAdapter(case)
         adapter.build()
         adapter.step()

@@ -1,8 +1,8 @@
 """bitsandbytes on the simulated device: weights of 4 bits and paged states.
 
-Its operators work on fake tensors (`bitsandbytes/_ops.py`), but its parameters are a class of
-tensors that cannot be fake, and its paged states are memory of the driver. It was tried with
-bitsandbytes 0.50.
+Its operators work on fake tensors (`bitsandbytes/_ops.py`), but its parameters do not
+(`adapters/torch/fake_bitsandbytes.py`), and its paged states are memory of the driver. It was tried
+with bitsandbytes 0.50.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from framebench.adapters.torch.fake_bitsandbytes import ATTRIBUTES, MODULES, Parameter4Bit
 from framebench.devices.simulation.torch_device import (
     Replacement,
     do_nothing,
@@ -23,18 +24,7 @@ from framebench.devices.simulation.torch_device import (
     replace_attributes,
 )
 
-MODULES = "bitsandbytes.nn.modules"
 FUNCTIONS = "bitsandbytes.functional"
-# attributes of `Params4bit` that others read, with their defaults
-ATTRIBUTES = {
-    "quant_state": None,
-    "blocksize": 64,
-    "compress_statistics": True,
-    "quant_type": "fp4",
-    "quant_storage": torch.uint8,
-    "module": None,
-    "bnb_quantized": False,
-}
 
 
 @contextmanager
@@ -45,7 +35,7 @@ def follow_bitsandbytes() -> Iterator[None]:
         yield
         return
     replacements: list[Replacement] = [
-        (modules, "Params4bit", Parameter4Bit),
+        (modules, "Params4bit", MovedParameter4Bit),
         # the package caches tables in it, which are fake tensors in this context
         (functions, "name2qmap", {}),
         (functions, "get_paged", get_paged),
@@ -57,22 +47,15 @@ def follow_bitsandbytes() -> Iterator[None]:
         yield
 
 
-class Parameter4Bit:
-    """Take the place of `bitsandbytes.nn.Params4bit`.
-
-    It returns a plain parameter with the attributes of a `Params4bit`, which is quantized when it
-    moves to the device.
-    """
+class MovedParameter4Bit(Parameter4Bit):
+    """Take the place of `Params4bit`: a parameter that is quantized when it moves to the device."""
 
     def __new__(
         cls, data: Tensor | None = None, requires_grad: bool = False, **attributes: Any
     ) -> Any:
         """Return the parameter."""
-        parameter = nn.Parameter(torch.empty(0) if data is None else data, requires_grad)
-        for name, default in ATTRIBUTES.items():
-            value = attributes.get(name)
-            setattr(parameter, name, default if value is None else value)
-        parameter.become_on_device = partial(quantize_moved, parameter)  # type: ignore[attr-defined]
+        parameter = Parameter4Bit(data, requires_grad, **attributes)
+        parameter.become_on_device = partial(quantize_moved, parameter)
         return parameter
 
 
@@ -80,10 +63,10 @@ def quantize_moved(before: Any, moved: Tensor) -> Any:
     """Return a weight that has moved, quantized if it is on the device (`Params4bit._quantize`)."""
     values = {name: getattr(before, name) for name in ATTRIBUTES}
     if not is_on_gpu(moved):
-        return Parameter4Bit(moved, before.requires_grad, **values)
+        return MovedParameter4Bit(moved, before.requires_grad, **values)
     if before.bnb_quantized:
         before.quant_state.to(moved.device)
-        return Parameter4Bit(moved, before.requires_grad, **values)
+        return MovedParameter4Bit(moved, before.requires_grad, **values)
     packed, state = sys.modules[FUNCTIONS].quantize_4bit(
         moved.contiguous(),
         blocksize=before.blocksize,
@@ -94,7 +77,7 @@ def quantize_moved(before: Any, moved: Tensor) -> Any:
     if before.module is not None:
         before.module.quant_state = state
     values |= {"quant_state": state, "bnb_quantized": True}
-    return Parameter4Bit(packed, before.requires_grad, **values)
+    return MovedParameter4Bit(packed, before.requires_grad, **values)
 
 
 def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:
