@@ -1,11 +1,9 @@
 """Make a virtual machine's host provide its free memory before steps are timed.
 
-The host of a virtual machine often provides a page only when it is written to, and takes back what
-lies free for some seconds. The next write then takes longer: on two cores of an AMD EPYC 2.5 s of
-processor time for 1 GiB in pages of 4 KiB, and 0.85 s when it was repeated. A framework that
-returns its memory to the kernel after each step, as JAX does on a CPU, pays for it in its timed
-steps. The strategies that need most memory then look slow: JAX's Transformer under `fp32` at batch
-16 took 5.8 s in the first block, and 4.5 s in the next one.
+The host of a virtual machine may provide a page only when it is written to, and may take back what
+lies free. The next write then takes several times as long. A framework that returns its memory to
+the kernel after each step, as JAX does on a CPU, pays for it in its timed steps, so that the
+strategies that need most memory look slow. `studies/noise` shows by how much.
 """
 
 from __future__ import annotations
