@@ -67,6 +67,7 @@ HEAD = (
     TableColumn("of memory", priority=DETAIL),
     TableColumn("answer", priority=ESSENTIAL),
 )
+FEW_ACTIVATIONS = 0.01  # of what is in use at a peak
 NOT_PREDICTED = "what other programs take, fragmentation over a long run, and speed"
 
 
@@ -480,6 +481,8 @@ def make_table(
                 f"{assessment.answer} ({SOURCE_WORDS[planned.source or '']})",
             )
         )
+    if batch:
+        notes += explain_missing_savings(assessments)
     first = assessments[0]
     batch_title = f"batch {batch}" if batch else "largest batch that fits"
     allowed = describe_errors(assessment.planned for assessment in assessments)
@@ -504,6 +507,36 @@ def make_table(
         left=2,
         notes=tuple(drop_duplicates(notes)),
     )
+
+
+def explain_missing_savings(assessments: Sequence[FitAssessment]) -> list[str]:
+    """Return why strategies of PyTorch have as much in use as their baseline, at one batch.
+
+    It is said where the baseline's peak holds no activations, or hardly any: strategies that save
+    activations, such as mixed precision, then save nothing.
+    """
+    parts: Mapping[str, int] = {}
+    for assessment in assessments:
+        case = assessment.case
+        if case.framework == "torch" and case.strategy == case.scenario_spec.baseline:
+            baseline, parts = case, assessment.planned.parts
+    used, activations = parts.get("allocated"), parts.get("activations")
+    if not used or activations is None or activations > FEW_ACTIVATIONS * used:
+        return []
+    names = []
+    for assessment in assessments:
+        case_used = assessment.planned.parts.get("allocated")
+        is_other = assessment.case.framework == "torch" and assessment.case != baseline
+        if is_other and case_used and are_equal_amounts(case_used, used):
+            names.append(assessment.case.strategy)
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)}: as much in use as {baseline.strategy}. At the fullest moment "
+        f"activations are {format_mib(activations)} of {format_mib(used)} MiB in use, so that "
+        "saving activations saves nothing there. What is reserved beyond that are free blocks of "
+        "the pool, which earlier passes left: more in one strategy than in another"
+    ]
 
 
 def name_strategy(case: Case, is_wrong: bool) -> str:

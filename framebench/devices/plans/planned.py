@@ -128,7 +128,12 @@ class Planned(RecordPart):
 
     @property
     def used_bytes(self) -> int | None:
-        """Return the most bytes in use at once in a simulation, or all bytes of a plan."""
+        """Return the most bytes in use at once in a simulation, or all bytes of a plan.
+
+        It is None unless the case was planned.
+        """
+        if self.outcome != "planned":
+            return None
         return self.parts.get("allocated", self.peak_bytes)
 
     @property

@@ -154,8 +154,13 @@ def simulate_case(case: Case, device: Device) -> PlannerAnswer:
             f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
             f"{error.requested:,} bytes was refused"
         )
-        return PlannerAnswer(
-            "refused", reason, simulation.reserved, flags=list_flags(case, simulation)
+        # what holds the memory that is not there is asked about most
+        return replace(
+            describe_simulation(case, simulation),
+            outcome="refused",
+            reason=reason,
+            needs_bytes=simulation.reserved,
+            peak_bytes=None,
         )
     except Exception as error:
         if case.workload == USER_MODEL and find_line(error, case.user_file):

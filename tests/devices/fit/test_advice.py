@@ -440,6 +440,27 @@ def test_an_answer_with_little_to_spare_says_what_is_not_predicted(
 
 
 @pytest.mark.parametrize(
+    ("activations", "used", "is_explained"),
+    [
+        pytest.param(0, 1000, True, id="as much, and no activations at the peak"),
+        pytest.param(300, 1000, False, id="activations at the peak"),
+        pytest.param(0, 900, False, id="less"),
+    ],
+)
+def test_a_strategy_that_saves_nothing_says_why(activations, used, is_explained):
+    """Mixed precision saves activations. The update of a large model has none at a small batch."""
+    assessments = []
+    for strategy, allocated in (("fp32", 1000), ("amp_bf16", used)):
+        prediction = make_simulated(strategy, allocated)
+        parts = prediction.parts | {"allocated": allocated, "activations": activations}
+        prediction = prediction.model_copy(update={"parts": parts})
+        assessments.append(FitAssessment(parse(prediction.case), prediction, find(GPU[1])))
+    notes = advice.make_table(assessments, batch=8, left_out={}, wrong={}).notes
+    explained = [note for note in notes if note.startswith("amp_bf16: as much in use as fp32")]
+    assert bool(explained) == is_explained
+
+
+@pytest.mark.parametrize(
     ("cases", "answer"),
     [
         ("{fp32,foreach}/b8/full", "needs least with fp32 and foreach, equally: "),
