@@ -282,7 +282,7 @@ class Adapter(ABC):
         pair of inputs and None has None.
         """
         _, targets = batch
-        if self.is_user_model and self.model_module.user().form.is_whole:
+        if self.is_user_model and self.model_module.user().form.has_no_targets:
             return self.model_module.user().as_written(batch)
         return targets
 

@@ -165,7 +165,7 @@ def takes_arguments(
 class BatchForm:
     """The form in which a file's `batch` returns inputs and targets, and the model takes them."""
 
-    is_whole: bool = False  # there are no separate targets: the model takes all of it
+    has_no_targets: bool = False  # the model takes all of the batch
     is_one_argument: bool = False  # the inputs are one argument, although they are a list or dict
     joins_targets: bool = False  # the model takes the targets after the inputs
 
@@ -327,7 +327,7 @@ class UserFile:
                 f"{self.array_name}s",
             )
         self.form = form
-        inputs, targets = (returned, None) if form.is_whole else returned
+        inputs, targets = (returned, None) if form.has_no_targets else returned
         expected = f"batch(n) must give {self.array_name}s"
         if not list_arrays(inputs):
             kind = describe_type(inputs)
@@ -350,11 +350,11 @@ class UserFile:
         if self.takes_batch:
             is_spread = are_arguments(returned) and not is_list_of_samples(returned, size)
             is_named = isinstance(returned, Mapping)
-            return BatchForm(is_whole=True, is_one_argument=not is_spread and not is_named)
+            return BatchForm(has_no_targets=True, is_one_argument=not is_spread and not is_named)
         if not isinstance(returned, tuple | list):
             if not list_arrays(returned):
                 return None
-            return BatchForm(is_whole=True, is_one_argument=self.takes_dict(returned))
+            return BatchForm(has_no_targets=True, is_one_argument=self.takes_dict(returned))
         computes_loss = "loss" not in self and not self.has_step()
         if len(returned) == 2 and not are_alike_dicts(returned):
             inputs, targets = returned
@@ -367,7 +367,7 @@ class UserFile:
             )
         is_sample_list = self.is_sample_list(returned, size)
         if is_sample_list or computes_loss or self.has_step():
-            return BatchForm(is_whole=True, is_one_argument=is_sample_list)
+            return BatchForm(has_no_targets=True, is_one_argument=is_sample_list)
         return None
 
     def is_sample_list(self, inputs: Any, size: int) -> bool:
@@ -402,7 +402,7 @@ class UserFile:
 
     def as_arguments(self, returned: Any) -> tuple[Any, Any]:
         """Return inputs and targets of a batch in the file's form, as the model gets them."""
-        inputs, targets = (returned, None) if self.form.is_whole else returned
+        inputs, targets = (returned, None) if self.form.has_no_targets else returned
         if self.form.is_one_argument:
             inputs = (inputs,)  # as detectors take a list of images
         if self.form.joins_targets:
@@ -417,7 +417,7 @@ class UserFile:
             inputs = tuple(arguments)
         if self.form.is_one_argument:
             inputs = inputs[0]
-        return inputs if self.form.is_whole else (inputs, targets)
+        return inputs if self.form.has_no_targets else (inputs, targets)
 
     def takes_model(self) -> bool:
         """Return whether the file's `optimizer` takes the model, and not its parameters."""
@@ -444,8 +444,9 @@ class UserFile:
         """Return the micro-batches of a batch of `size` samples, as (inputs, targets).
 
         If the file has a function `split(batch, parts)`, this function cuts the batch: it gets what
-        `batch(n)` returns, and returns a list of `parts` such batches. Raises Fault for another
-        result.
+        `batch(n)` returns, and returns a list of `parts` such batches. Raises Fault if `split` does
+        not return `parts` batches, each a pair where `batch(n)` returns inputs and targets. `size`
+        is used only without `split`.
         """
         if not self.has_split():
             inputs, targets = batch
@@ -461,7 +462,7 @@ class UserFile:
         result: list[tuple[Any, Any]] = []
         for part in micro_batches:
             is_pair = isinstance(part, tuple | list) and len(part) == 2
-            if not self.form.is_whole and not is_pair:
+            if not self.form.has_no_targets and not is_pair:
                 what = f"and one is {describe_type(part)}"
                 raise self.fault(
                     "split", f"{call} must return batches as batch(n) returns them, {what}"

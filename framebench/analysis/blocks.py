@@ -147,7 +147,11 @@ class Blocks:
 
 
 def compare_with_anchors(members: Sequence[RecordBase]) -> dict[ProcessPair, float]:
-    """Return the log ratio of each process of a block to its anchor."""
+    """Return the log ratio of the step times of each record of a block and its anchor.
+
+    The ratio is that of the second process of the pair over the first. Pairs are sorted, so either
+    may be the anchor (`find_anchor`). Pairs that share no round are left out.
+    """
     log_ratios: dict[ProcessPair, float] = {}
     processes = identify_processes(members)
     for record in members:

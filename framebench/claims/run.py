@@ -232,12 +232,13 @@ def estimate_work(missing: Missing, blocks: int, results: Path, session: str) ->
 
 
 def run_programs(probes: Sequence[str], size: str, session: Session, results: Path) -> list[str]:
-    """Run one program after the other, also after one that failed. Return those that failed."""
+    """Run the program of each probe, also after one that failed. Return the probes that failed."""
+    names = list_names(REGISTRY.claims)  # used by NAMES_PROBE alone
     failed = []
     for number, probe in enumerate(probes, 1):
         say(f"program {number} of {len(probes)}: {probe}")
         try:
-            measure.run(probe, list_names(REGISTRY.claims), size, session.id, results, say)
+            measure.run(probe, names, size, session.id, results, say)
         except (RuntimeError, environments.SetupError) as error:
             say(f"program {probe} failed: {error}")
             failed.append(probe)

@@ -251,7 +251,7 @@ QUANTITIES = {
 def find_quantity(name: str) -> SampledQuantity:
     """Return a quantity by name, of `QUANTITIES` or such as `evidence: kernels`.
 
-    Raises KeyError.
+    Raises KeyError for a name that is neither.
     """
     if name.startswith("evidence: "):
         return make_evidence(name.removeprefix("evidence: "))

@@ -209,7 +209,7 @@ class MachineResults:
         """Return the files behind cases and a probe, relative to the results folder.
 
         With `timed` they are the files of all timed records, and otherwise of the records of the
-        newest commit.
+        newest commit. A probe without a result has no file.
         """
         counted: list[Record] = []
         for case in cases:

@@ -39,9 +39,9 @@ def list_values(lines: Iterable[Line]) -> list[float]:
 def select_summarized(verdict: Verdict, lines: Sequence[Line]) -> list[Line]:
     """Return the lines that the number behind a verdict summarizes, such as by their median.
 
-    All have the form of the first line. If the verdict is that lines disagree, they are all of
-    these. For a decided verdict they are the lines that have this verdict, or else all decided
-    ones. Of the lines that remain, those with an interval are taken, if there are any.
+    Only lines in the first line's form count. Where they disagree, all of them are returned.
+    Otherwise, for a decided verdict, the lines with this verdict are chosen, or else all decided
+    ones. If any of the chosen lines have an interval, only those are returned.
     """
     # per cents and counts have no common median
     summarized = [line for line in lines if line.form == lines[0].form]

@@ -133,7 +133,10 @@ def print_strategies(cases: Sequence[Case], as_json: bool) -> None:
 
 
 def list_case_strategies(cases: Sequence[Case]) -> list[tuple[str, str]]:
-    """Return the scenarios and strategies of these cases, each once, or all without cases."""
+    """Return the (scenario, strategy) pairs of these cases, each once.
+
+    If `cases` is empty, return every pair there is, those over several ranks included.
+    """
     if cases:
         return drop_duplicates((case.scenario, case.strategy) for case in cases)
     strategies = []

@@ -77,7 +77,10 @@ def measure_timer(adapter: Adapter) -> dict[str, float]:
 
 
 def calibrate(framework: str) -> dict[str, float]:
-    """Return how wrong the instruments are in this process, as relative errors by name."""
+    """Return by name the relative errors of the instruments in this process.
+
+    The share of time that the processor was lost to other processes is among them.
+    """
     adapter = adapters.load(Case("transformer", framework, "eval", "no_grad", 4, "tiny"))
     adapter.build()
     adapter.step()

@@ -234,15 +234,16 @@ def describe_loss(facts: dict[str, Any]) -> str:
 
 def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
     """Return what was found in the file, in a line."""
-    blocks = "no blocks"
-    if facts.get("linen"):
-        blocks = "blocks as the file runs them"  # none are looked for in a Linen module
     if facts["blocks"]:
-        blocks = f"{format_count(len(facts['blocks']), 'block')} ({facts['block']})"
+        inside = facts["block"]
         others = [name for name in facts.get("levels", ()) if name != facts["block"]]
-        if others:
-            names = ", ".join(others)
-            blocks = f"{blocks[:-1]}, which save most; the file's `blocks` may name {names})"
+        if others:  # recomputing other blocks saves less
+            inside += f", which save most; the file's `blocks` may name {', '.join(others)}"
+        blocks = f"{format_count(len(facts['blocks']), 'block')} ({inside})"
+    elif facts.get("linen"):
+        blocks = "blocks as the file runs them"  # none are looked for in a Linen module
+    else:
+        blocks = "no blocks"
     shape = " x ".join(map(str, facts["input"]))
     parameters = f"{facts['parameters']:,} parameters"
     types = describe_types(facts.get("types", {}))

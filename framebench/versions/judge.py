@@ -280,7 +280,8 @@ def compare_case(
     base = select_ok(blank.records.base)
     change = select_ok(blank.records.change)
     rows = []
-    if (base, change) != blank.records:
+    some_failed = (base, change) != blank.records
+    if some_failed:
         rows.append(compare_statuses(blank))
     if not base or not change:
         return rows
@@ -296,7 +297,9 @@ def compare_case(
             rows.append(add_numbers_or_reason(row, quantity, by_quantity[quantity.name]))
         else:
             rows.append(explain_missing(row, base + change))
-    if INSTRUCTIONS.name in by_quantity:  # where the processor counts instructions
+    # none of QUANTITIES: shown only where the processor counts them, with their own threshold and
+    # verdict
+    if INSTRUCTIONS.name in by_quantity:
         work = by_quantity[INSTRUCTIONS.name]
         row = blank._replace(
             quantity=work.quantity, minimum=INSTRUCTIONS.minimum, verdict=work.verdict

@@ -370,6 +370,9 @@ def find_largest_responses(
 ) -> dict[str, float]:
     """Return by group how far a perturbed run moved its tensors at most, relative to their norms.
 
+    A tensor of norm 0 has no relative response. Responses that are not finite do not count, since
+    an infinite tolerance would accept anything. A group without any other response has 0.
+
     Args:
         plain: The tensors of one kind, such as gradients, of the run that is not perturbed.
         perturbed_runs: The same tensors of each perturbed run.

@@ -182,7 +182,11 @@ class JaxGenerator:
         return logits.astype(np.float64)
 
     def count_tokens(self) -> Evidence:
-        """Return how many tokens the last step's calls have computed, and the size of the cache."""
+        """Return the counts of the last step, and the bytes of the cache, held and by formula.
+
+        `tokens_of_a_call` is the most tokens whose logits one call computes: without a cache that
+        is the whole sequence. The prompt's own program is not counted.
+        """
         adapter = self.adapter
         shapes = [
             product.outvars[0].aval.shape for product in find_products(*adapter.list_jaxprs())

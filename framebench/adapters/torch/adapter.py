@@ -378,6 +378,7 @@ class TorchAdapter(Adapter):
 
     def backward_pass(self) -> Tensor:
         """Compute the gradients of a batch, and return its loss."""
+        # L-BFGS and the like call this several times a step; for other optimizers the count stays 1
         if self.needs_closure:
             self.loss_evaluations += 1
         self.optimizer.zero_grad(**self.recipe.zero_grad_options)

@@ -162,13 +162,13 @@ class BudgetAdvice:
     fitting: list[Candidate]
     different_result: list[Candidate]  # they fit, but compute something else
     unsearched: list[Candidate]  # they may fit (`Candidate.may_fit`), and compute the same
-    beyond: list[Candidate]  # too large, and compute the same
+    too_large: list[Candidate]  # and compute the same
     left_out: dict[str, str]  # case -> why its record supports no advice
 
     @property
     def candidates(self) -> list[Candidate]:
         """Return all, those that fit first."""
-        return [*self.fitting, *self.different_result, *self.unsearched, *self.beyond]
+        return [*self.fitting, *self.different_result, *self.unsearched, *self.too_large]
 
 
 @dataclass(frozen=True)
@@ -218,9 +218,9 @@ def advise(
             fitting.append(candidate)
         else:
             different_result.append(candidate)
-    too_large = [c for c in candidates if not c.fits and c.case.same_mathematics]
-    unsearched = [c for c in too_large if c.may_fit]
-    beyond = [c for c in too_large if not c.may_fit]
+    not_fitting = [c for c in candidates if not c.fits and c.case.same_mathematics]
+    unsearched = [c for c in not_fitting if c.may_fit]
+    too_large = [c for c in not_fitting if not c.may_fit]
     first_row, *_ = speeds or rows
     return BudgetAdvice(
         question=question,
@@ -228,7 +228,7 @@ def advise(
         fitting=fitting,
         different_result=different_result,
         unsearched=sorted(unsearched, key=lambda c: (c.peak.least_needs, c.case)),
-        beyond=sort_candidates(beyond, "memory"),
+        too_large=sort_candidates(too_large, "memory"),
         left_out=explain_left_out(rows, question.size) | refused,
     )
 

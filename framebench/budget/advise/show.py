@@ -87,7 +87,7 @@ def make_tables(advice: BudgetAdvice, show_all: bool = False) -> Iterator[Table]
             "another model or another step: what it computes is not what the baseline does",
         ),
         (advice.unsearched, "may fit, no search has tried them"),
-        (advice.beyond, "too large, closest first"),
+        (advice.too_large, "too large, closest first"),
     )
     for candidates, title in tables:
         if not candidates:
@@ -211,7 +211,11 @@ def find_order(advice: BudgetAdvice) -> SortOrder:
 
 
 def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Yield how peaks were predicted, batches that are faster, and why results differ."""
+    """Yield notes on candidates, each after the candidate's name.
+
+    They are about an unknown batch, a predicted peak, the smallest timed batch, a faster batch, and
+    a result that differs from the baseline's.
+    """
     for candidate in candidates:
         case = candidate.case
         if candidate.unknown_batch:
@@ -232,6 +236,7 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
         if faster:
             yield f"{candidate.name}: faster at a larger batch: {describe_faster_batch(faster)}"
         if not case.same_mathematics:
+            # a strategy that keeps the loss, and still differs, does so through batch norm
             difference = BATCH_NORM if case.strategy_spec.same_loss else case.strategy_spec.summary
             yield f"{candidate.name}: {difference}"
 
@@ -268,10 +273,10 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
     if not advice.fitting and advice.unsearched:
         return describe_unsearched(advice, options)
     if not advice.fitting:
-        if not advice.beyond:
+        if not advice.too_large:
             return "nothing that computes the same has a record that could be advice"
         hint = "; without a batch, the answer is the largest that fits" if question.batch else ""
-        closest = describe_briefly(advice.beyond[0])
+        closest = describe_briefly(advice.too_large[0])
         return f"nothing fits. Closest: {closest}, {describe_size(question)}{hint}"
     best = advice.fitting[0]
     sentences = [
@@ -481,7 +486,7 @@ def list_notes(
         len(advice.fitting) > MOST_CANDIDATES_SHOWN
         or advice.different_result
         or advice.unsearched
-        or advice.beyond
+        or advice.too_large
         or advice.left_out
     ):
         yield "--all also shows the rest"
@@ -517,7 +522,7 @@ def make_json(advice: BudgetAdvice, changes: Sequence[SuggestedChange]) -> dict[
         "fitting": list(map(make_candidate_json, advice.fitting)),
         "changed_mathematics": list(map(make_candidate_json, advice.different_result)),
         "may_fit": list(map(make_candidate_json, advice.unsearched)),
-        "too_large": list(map(make_candidate_json, advice.beyond)),
+        "too_large": list(map(make_candidate_json, advice.too_large)),
         "changes": list(map(make_change_json, changes)),
         "left_out": advice.left_out,
     }

@@ -341,11 +341,13 @@ def list_described() -> list[str]:
     return [get_title(name) for name in names]
 
 
-def list_questions(predictions: pd.DataFrame) -> list[Group]:
-    """Return what can be asked about a device, each with the cases that a command would predict.
+def list_questions(predictions: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return a dictionary for each question that can be asked about a device.
 
-    These are training and evaluation of every full size, and what else was predicted for any
-    device.
+    It has the form's fields, and in `cases` the pattern of cases for `framebench advise`.
+
+    The questions are training and evaluation of every full size, and what else was predicted for
+    any device.
     """
     keys = []
     for workload in spec.list_workloads():

@@ -278,11 +278,11 @@ def test_one_sample_may_fit_if_no_measured_batch_of_convolutions_does():
     assert "torch fp32 may at batch 1" in show.describe_answer(advice)
 
 
-def test_one_sample_of_convolutions_that_was_measured_is_not_unknown():
+def test_a_measured_batch_of_one_sample_is_known():
     advice = ask_about_unet(make_unet_records(1, 2, 4), batch=None)
-    (candidate,) = advice.fitting + advice.beyond
+    (candidate,) = advice.fitting + advice.too_large
     assert candidate.case.batch == 1
-    assert candidate.unknown_batch == 0
+    assert candidate.unknown_batch == 0  # none
 
 
 def make_searches_of_the_baseline(kept: int) -> Searches:
@@ -309,8 +309,8 @@ def test_a_strategy_may_fit_if_only_what_the_baseline_keeps_makes_it_too_large()
 
     (candidate,) = advice.unsearched
     assert candidate.case.strategy == "checkpoint"
-    beyond = [candidate.case.strategy for candidate in advice.beyond]
-    assert beyond == ["fp32", "accumulate"]
+    too_large = [candidate.case.strategy for candidate in advice.too_large]
+    assert too_large == ["fp32", "accumulate"]
     assert advice.fitting == []
     answer = show.describe_answer(advice, " --budget 2MiB")
     assert "nothing is known to fit 2.0 MiB. torch checkpoint may at batch 4" in answer

@@ -81,7 +81,7 @@ def test_of_two_strategies_only_the_one_that_is_said_to_fit_runs(measured, envir
 
     advice = advise([measured], Question("transformer", "train", budget, ("torch",), batch=4))
 
-    (fits,), (too_large,) = advice.fitting, advice.beyond
+    (fits,), (too_large,) = advice.fitting, advice.too_large
     assert try_case(fits.case, budget, environment) == "fits"
     assert try_case(too_large.case, budget, environment) == "memory"
 
@@ -91,7 +91,7 @@ def test_of_two_strategies_only_the_one_that_is_said_to_fit_runs(measured, envir
 def test_the_largest_batch_that_is_said_to_fit_runs(measured, environment):
     budget = sum(row.peak_bytes or 0 for row in measured)  # enough for either at some batch
     advice = advise([measured], Question("transformer", "train", budget, ("torch",), batch=None))
-    assert not advice.beyond
+    assert not advice.too_large
     assert try_case(advice.fitting[0].case, budget, environment) == "fits"
 
 
