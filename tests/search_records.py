@@ -12,19 +12,19 @@ CASE = Case.from_id("transformer/torch/train/fp32/b1/cpu")
 
 
 def make_search(
-    budget: int = 100, fits: int = 4, case: Case = CASE, kept: int = 7, **origin: Any
+    budget: int = 100, largest_batch: int = 4, case: Case = CASE, kept: int = 7, **origin: Any
 ) -> Fit:
-    """Return a search that found `fits` to be the largest batch: one more needs too much."""
+    """Return a search that found this largest batch: one sample more needs too much."""
     probes = [
-        Probe(batch=fits, outcome="fits", kept_bytes=kept),
-        Probe(batch=fits + 1, outcome="memory"),
+        Probe(batch=largest_batch, outcome="fits", kept_bytes=kept),
+        Probe(batch=largest_batch + 1, outcome="memory"),
     ]
     return Fit(
         case=case.id,
         budget_bytes=budget,
         status="found",
         answer="",
-        largest=fits,
+        largest=largest_batch,
         probes=probes,
         provenance=provenance(**origin),
     )

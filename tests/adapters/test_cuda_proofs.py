@@ -12,7 +12,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 TORCH = PROGRAMS / "cuda_proofs_torch.py"
 
 
-def test_undone_gpu_strategies_of_torch_are_not_proven(environment):
+def test_gpu_strategies_of_torch_are_proven_only_when_in_effect(environment):
     """Each strategy is proven as it is, and then undone in each way.
 
     `empty_cache` also tells how many segments were freed, and that its hook is back.
@@ -27,7 +27,10 @@ def test_undone_gpu_strategies_of_torch_are_not_proven(environment):
         }
 
     assert run_inside(environment["torch"], TORCH) == {
-        "foreach": {"where it is no default": True, "where it is": False},
+        "foreach": {
+            "lists are not PyTorch's default here": True,
+            "lists are its default, so nothing was switched on": False,
+        },
         "memory_fraction": {
             "the limit is obeyed": True,
             "it is ignored": False,

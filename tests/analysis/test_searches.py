@@ -32,7 +32,9 @@ from tests.search_records import CASE, make_search
 )
 def test_a_search_answers_for_smaller_batches_and_larger_budgets(batch, budget, fits):
     """Within a budget of 100 bytes batch 4 fits, and batch 5 does not."""
-    assert CaseSearches([make_search(budget=100, fits=4)]).check_fits(batch, budget) is fits
+    assert (
+        CaseSearches([make_search(budget=100, largest_batch=4)]).check_fits(batch, budget) is fits
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,10 +44,10 @@ def test_a_search_answers_for_smaller_batches_and_larger_budgets(batch, budget, 
 def test_each_machine_and_version_has_its_newest_search(machine, version, largest):
     searches = Searches(
         [
-            make_search(fits=4),
-            make_search(fits=8, measured_at="2025-01-01T00:00:00Z"),
-            make_search(fits=16, machine="other"),
-            make_search(fits=2, versions={"torch": "2.12.0+cpu"}),
+            make_search(largest_batch=4),
+            make_search(largest_batch=8, measured_at="2025-01-01T00:00:00Z"),
+            make_search(largest_batch=16, machine="other"),
+            make_search(largest_batch=2, versions={"torch": "2.12.0+cpu"}),
         ]
     )
     assert searches.find_searches(CASE, machine, version).find_largest_fitting(100) == largest
@@ -53,7 +55,7 @@ def test_each_machine_and_version_has_its_newest_search(machine, version, larges
 
 def test_a_machine_without_searches_has_those_of_its_kind_of_device():
     on_gpu = make_search(machine="other", hardware={"device": "a GPU"})
-    searches = Searches([on_gpu, make_search(fits=16, machine="third")])
+    searches = Searches([on_gpu, make_search(largest_batch=16, machine="third")])
     same_device = searches.find_searches(CASE, "m", "2.13.0", "a GPU")
     assert same_device.fits == [on_gpu]
 
@@ -91,7 +93,7 @@ def test_untracked_memory_is_that_of_the_most_similar_search(case, kept):
 
 
 def test_searches_that_cannot_be_read_are_named_and_left_out(tmp_path):
-    store.append(make_search(fits=4), tmp_path / "fits" / "m" / "torch-1.jsonl")
+    store.append(make_search(largest_batch=4), tmp_path / "fits" / "m" / "torch-1.jsonl")
     (tmp_path / "fits" / "m" / "broken.jsonl").write_text("{")
     with pytest.warns(UserWarning, match="broken"):
         (found,) = load_searches(tmp_path)

@@ -489,7 +489,8 @@ def test_a_machine_with_a_gpu_is_judged_by_its_own_measurements(results):
     assert list_machines([entry]) == ["m"]
 
 
-def test_claims_about_a_gpu_are_not_measured_on_one_without_records(results):
+def test_claims_about_a_gpu_are_not_measured_without_the_cases_that_they_compare(results):
+    """The only record on this GPU is of a baseline, which is one side of a comparison at most."""
     add_record(results, EAGER, origin={"hardware": GPU})
     for claim in ("B7", "B14", "C9"):
         assert judge_claim(results, claim).verdict == "not measured"

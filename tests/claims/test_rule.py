@@ -191,5 +191,5 @@ def test_the_verdict_on_several_comparisons(verdicts, verdict):
         (["smaller than claimed", "not measured"], "undecided"),
     ],
 )
-def test_one_comparison_confirms_that_something_may_be(verdicts, verdict):
+def test_a_claim_of_what_may_happen_needs_one_comparison_that_shows_it(verdicts, verdict):
     assert summarize(verdicts, may=True) == verdict

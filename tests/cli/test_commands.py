@@ -92,7 +92,10 @@ def test_all_machines_are_shown_with_their_names_and_releases(results):
 
 
 def test_comparing_two_cases_does_not_change_advice(results, monkeypatch):
-    """Two records of this machine are read next to the published ones, and hide none of them."""
+    """After `compare` this machine has records of two cases.
+
+    Advice gives the same numbers, and names this machine only for those two.
+    """
     monkeypatch.setenv("FRAMEBENCH_MACHINE", "here")
     shutil.copytree(RESULTS / "records" / MACHINE, results / "records" / MACHINE)
     question = ("advise", "transformer/*/train/*/b4", "--budget", "1GiB")
@@ -100,12 +103,17 @@ def test_comparing_two_cases_does_not_change_advice(results, monkeypatch):
     def list_offers():
         return read_json(*question, results=results)["fitting"]
 
+    def record_as_compare_does(case):
+        copy_published(results, "here", (case,))
+
     before = list_offers()
-    for strategy in ("fp32", "checkpoint"):
-        copy_published(results, "here", (Case("transformer", "torch", "train", strategy, 4),))
+    compared = [Case("transformer", "torch", "train", name, 4) for name in ("fp32", "checkpoint")]
+    for case in compared:
+        record_as_compare_does(case)
     after = list_offers()
 
     for offer, earlier in zip(after, before, strict=True):
         for name in ("case", "peak_bytes", "throughput", "fits", "judged_by"):
             assert offer[name] == earlier[name]
-    assert {offer["machine"] for offer in after} == {"here", MACHINE}
+    of_this_machine = {offer["case"] for offer in after if offer["machine"] == "here"}
+    assert of_this_machine == {case.id for case in compared}

@@ -21,14 +21,19 @@ def test_formulas_give_the_gigabytes_of_the_zero_paper():
 
 def test_each_rule_counts_the_numbers_of_the_fullest_rank():
     assert sharding.count_all(SHAPES, 4) == 48
+    # three of the ten rows of (10, 4), one number of (3,), the only row of (1, 5)
     assert sharding.count_first_chunks(SHAPES, 4) == 3 * 4 + 1 + 5
     assert sharding.count_whole_tensors(SHAPES, 2) == 40, "the largest tensor is one rank's"
+    # only (10, 4) has an axis that four ranks divide evenly; the others stay whole
     assert sharding.count_longest_axis(SHAPES, 4) == 40 // 4 + 3 + 5
+    # 50 numbers
     assert sharding.count_even_parts([(10, 5)], 4) == 14, "an even number, so 6 are padding"
     assert sharding.count_touched_tensors(SHAPES, 2) == 48, (
         "the second half begins inside the first tensor"
     )
+    # each half is whole tensors
     assert sharding.count_touched_tensors([(2,), (2,), (4,)], 2) == 4
+    # a quarter of the 40, 3 and 5 numbers of each tensor, rounded up
     assert sharding.count_parts_of_each(SHAPES, 4) == 10 + 1 + 2
 
 

@@ -28,7 +28,10 @@ def prove_foreach():
     # PyTorch takes this for a GPU, on which lists are the default
     optimizer = sys.modules["torch.optim.optimizer"]
     optimizer._get_foreach_kernels_supported_devices = Mock(return_value=["cpu"])
-    return {"where it is no default": on_cpu, "where it is": adapter.judge_effect().proven}
+    return {
+        "lists are not PyTorch's default here": on_cpu,
+        "lists are its default, so nothing was switched on": adapter.judge_effect().proven,
+    }
 
 
 def prove_memory_fraction(obeys, taken_by_others):

@@ -156,13 +156,14 @@ def make_line(name: str, low: float | None, metric: str = "peak", decides: bool 
 
 def test_a_chart_has_one_metric_and_marks_the_claim():
     lines = [
-        make_line("other", 0.7, "time", decides=False),
-        make_line("a", 0.6),
-        make_line("without an interval", None),
+        make_line("other", low=0.7, metric="time", decides=False),
+        make_line("a", low=0.6),
+        make_line("without an interval", low=None),
     ]
 
     groups = group_lines(lines)
 
+    # metrics with a line that is used for the verdict come first
     of_peak, of_time = groups
     assert [line.name for line in of_peak] == ["a"]
     assert [line.name for line in of_time] == ["other"]

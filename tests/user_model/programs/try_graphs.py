@@ -37,8 +37,8 @@ adapter = adapters.load(use_file(file, int(batch), "jittor"))
 adapter.build()
 for _ in range(2):
     peak = measure_peaks(adapter)["allocator.in_use"]
-beyond = peak - load_probe().peak_bytes()
+bytes_beyond_pool = peak - load_probe().peak_bytes()
 adapter.one_step()
 operations = jt.number_of_lived_ops()
 adapter.synchronize()
-print(json.dumps({"beyond": beyond, "operations": operations}))
+print(json.dumps({"bytes_beyond_pool": bytes_beyond_pool, "operations": operations}))
