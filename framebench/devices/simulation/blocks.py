@@ -79,12 +79,6 @@ class Stats:
         self.allocated_peak_since_reset = self.allocated
         self.reserved_peak_since_reset = self.reserved
 
-    def restore_peaks(self, earlier: Stats) -> None:
-        """Set all peaks to what they were earlier."""
-        for name, peak in vars(earlier).items():
-            if "_peak" in name:
-                setattr(self, name, peak)
-
 
 class Event(NamedTuple):
     """One entry of the trace, in the words of `torch.cuda.memory._snapshot`."""

@@ -3,19 +3,19 @@
 On it PyTorch autocasts, fuses dropout and updates lists of weights as on CUDA.
 
 The CPU build of PyTorch cannot run autograd on fake *cuda* tensors. It can on a custom device
-(`PrivateUse1`). There the backward pass runs in a thread of its own and host and device memory
-differ, as on a GPU. PyTorch then decides as for CUDA on `native_dropout`
-(`is_fused_kernel_acceptable` in ATen/native/Dropout.cpp) and on optimizers over lists
-(`_get_foreach_kernels_supported_devices` in torch/utils/_foreach_utils.py). `torch_attention`,
-`torch_autocast` and `torch_kernels` have the other decisions.
+(`PrivateUse1`). There host and device memory differ, as on a GPU. PyTorch then decides as for CUDA
+on `native_dropout` (`is_fused_kernel_acceptable` in ATen/native/Dropout.cpp) and on optimizers over
+lists (`_get_foreach_kernels_supported_devices` in torch/utils/_foreach_utils.py).
+`torch_attention`, `torch_autocast` and `torch_kernels` have the other decisions.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, TypeGuard
 
@@ -99,6 +99,31 @@ class GpuStream:
         return True
 
 
+# a call of it raises the error that is pending in the interpreter, as any call by PyDLL does
+raise_pending_error = ctypes.PyDLL(None).PyErr_Occurred
+raise_pending_error.restype = ctypes.c_void_p
+ERRORS_OF_BACKWARD: list[BaseException] = []  # of the backward pass that runs, the first one first
+
+
+class Guard(torch._C._acc.DeviceGuard):
+    """The guard of the device, which PyTorch asks for its type wherever it changes devices.
+
+    It is also asked while an error of Python, such as a hook's, ends a derivative. Its answer would
+    then be taken for a second error, which ends the process without a message. So the first one is
+    put aside until the backward pass is over (`raise_errors_of_backward`).
+    """
+
+    # while an error is pending, nothing is found in an object that has attributes of its own
+    __slots__ = ()
+
+    def type_(self) -> Any:
+        try:
+            raise_pending_error()
+        except BaseException as error:
+            ERRORS_OF_BACKWARD.append(error)
+        return torch._C._autograd.DeviceType.PrivateUse1
+
+
 class Backend:
     """The module `torch.gpu`: it answers what PyTorch and programs ask of `torch.cuda`.
 
@@ -170,8 +195,30 @@ def register_backend() -> Backend:
     Raises RuntimeError if another backend has the place.
     """
     backend = Backend()
-    backend_registration._setup_privateuseone_for_python_backend(NAME, backend_module=backend)
+    backend_registration._setup_privateuseone_for_python_backend(
+        NAME, backend_module=backend, device_guard=Guard()
+    )
     return backend
+
+
+def raise_errors_of_backward(run_backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs autograd's engine, and raises the error that was put aside.
+
+    The engine has no error to raise then, which is a SystemError.
+    """
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        ERRORS_OF_BACKWARD.clear()
+        try:
+            return run_backward(*args, **kwargs)
+        except SystemError:
+            if not ERRORS_OF_BACKWARD:
+                raise
+            raise ERRORS_OF_BACKWARD[0] from None
+        finally:
+            ERRORS_OF_BACKWARD.clear()
+
+    return run
 
 
 def choose_convolution_layout(values: Tensor, weight: Tensor, _: Any = None) -> torch.memory_format:
@@ -231,6 +278,10 @@ def pose_as_gpu(allocator: Allocator) -> Iterator[torch.device]:
         (autocast, "__init__", autocast_here),
         (torch._C, "_conv_determine_backend_memory_format", choose_convolution_layout),
     ]
+    engine = "_engine_run_backward"
+    if hasattr(torch.autograd, engine):  # older releases call the engine by themselves
+        run_backward = raise_errors_of_backward(getattr(torch.autograd, engine))
+        replacements.append((torch.autograd, engine, run_backward))
     replacements += [(torch.cuda, name, getattr(backend, name)) for name in OF_CUDA]
     with replace_attributes(replacements):
         yield torch.device(NAME, 0)

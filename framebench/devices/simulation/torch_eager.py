@@ -59,7 +59,7 @@ RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
 
 
 class EagerOnGpu(TorchFunctionMode):
-    """Run functions on the simulated GPU as a real one would, also in autograd's threads."""
+    """Run functions on the simulated GPU as a real one would."""
 
     def __init__(self, watch: Watch) -> None:
         """Let `watch` learn of recurrent layers, whose operators do not tell of them."""
@@ -85,7 +85,6 @@ class EagerOnGpu(TorchFunctionMode):
             check_index(kwargs.get("device", args[1] if len(args) > 1 else None))
             func, args, kwargs = torch.Tensor.to, (args[0], SIMULATED), {}
         out = self.run_eager(func, args, kwargs)
-        self.watch.raise_refused()  # of a backward pass that the function ran
         if kwargs.get("pin_memory"):
             setattr(out, PINNED, True)
         return out

@@ -241,6 +241,8 @@ def simulated_gpu(watch: Watch) -> Iterator[torch.device]:
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)
+        # in this thread an error, such as that the GPU has no memory, is raised where it happens
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(watch)
         stack.enter_context(EagerOnGpu(watch))
         stack.enter_context(answer_cuda(watch))
@@ -323,7 +325,6 @@ def simulate(
                 mark_states(watch, optimizers)
         watch.check_device()
         peak_place, _ = find_peak(watch.lives, attrgetter("block_size"), first_place)
-        watch.raise_refused()
         kinds, holders = summarize(watch.lives, peak_place)
         return Simulation(
             device=device,
@@ -397,7 +398,7 @@ def mark_states(watch: Watch, optimizers: Iterable[torch.optim.Optimizer]) -> No
 
 @contextmanager
 def follow_phases(watch: Watch) -> Iterator[None]:
-    """Let optimizers say when they run; the backward pass is known by its thread.
+    """Let optimizers say when they run; autograd says when a backward pass runs.
 
     Raises NotImplementedError for L-BFGS.
     """

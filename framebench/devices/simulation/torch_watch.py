@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-import threading
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 from torch._prims import rng_prims
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
+from torch.autograd import graph as autograd_graph
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -30,7 +30,7 @@ from framebench.devices.simulation import (
     torch_shapes,
 )
 from framebench.devices.simulation.allocator import DEFAULT_STREAM, Allocator
-from framebench.devices.simulation.blocks import Block, OutOfMemory, Settings, Stats
+from framebench.devices.simulation.blocks import Block, OutOfMemory
 from framebench.devices.simulation.conditions import find_answer
 from framebench.devices.simulation.torch_choices import UnknownChoice
 from framebench.devices.simulation.torch_device import is_on_gpu
@@ -44,6 +44,7 @@ LAYERS = (aten.mm.default, aten.addmm.default, aten.bmm.default, aten.embedding.
 COMPARES = (aten.allclose.default, aten.equal.default)  # they return a truth value
 # operators by which a model on the host is told from one on the device
 WORK = ("mm", "addmm", "bmm", "convolution")
+RUN_BACKWARD = autograd_graph._engine_run_backward.__code__  # calls autograd's engine
 # A line of the program reads True so often, and then False: it may be the condition of a loop that
 # draws numbers until all are within bounds.
 MOST_TRUE_ANSWERS = 2000
@@ -101,15 +102,6 @@ class GpuOutOfMemory(OutOfMemory, torch.OutOfMemoryError):
     """The error by which a program learns that the GPU has no memory, so that it may take less."""
 
 
-@dataclass
-class Refused:
-    """A request of a backward pass for which the GPU had no memory, and what was before it."""
-
-    error: GpuOutOfMemory
-    settings: Settings
-    stats: Stats
-
-
 class Watch(TorchDispatchMode):
     """Give each storage on the device a block, and take the temporaries of each operator.
 
@@ -151,8 +143,8 @@ class Watch(TorchDispatchMode):
         self.lives: list[Life] = []
         self.alive: dict[int, Life] = {}  # by the address of the storage
         self.emptied: dict[int, str] = {}  # shapes of emptied storages, by their address
-        self.handles: set[tuple[int, str]] = set()  # threads and their libraries
-        self.main_thread = threading.get_ident()
+        # whether of the backward pass, and the library
+        self.handles: set[tuple[bool, str]] = set()
         self.phase = "build"
         self.kernels: Counter[str] = Counter()
         self.convolutions: Counter[bool] = Counter()  # by whether their workspaces are known
@@ -164,7 +156,6 @@ class Watch(TorchDispatchMode):
         self.host_line: str | None = None  # of the program, by which one was on the host
         self.truths_read: Counter[str] = Counter()  # by line of the program
         self.has_ended = False  # whether the simulation is over, and with it the trace
-        self.refused: Refused | None = None  # the first such request of a backward pass
         # a sum of two gradients that has no block yet, and the first one's storage
         self.pending_sum: tuple[torch.UntypedStorage, Life] | None = None
 
@@ -208,8 +199,7 @@ class Watch(TorchDispatchMode):
         if operator in torch_kernels.CONTIGUOUS:
             out = tree_map_only(Tensor, Tensor.contiguous, out)
         follow_numbers(func, args, kwargs, out)
-        in_backward = threading.get_ident() != self.main_thread
-        if func is aten.add.Tensor and in_backward and self.defer_sum(args[0], args[1], out):
+        if func is aten.add.Tensor and is_in_backward() and self.defer_sum(args[0], args[1], out):
             return out
         self.track_operator(operator, args, out)
         return out
@@ -315,12 +305,12 @@ class Watch(TorchDispatchMode):
                     self.give_back(life)
 
     def take_workspace(self, library: str, size: int) -> None:
-        """Take the workspace of a library's handle, the first time that this thread uses it.
+        """Take the workspace of a library's handle, the first time that a thread uses it.
 
-        Each thread has handles of its own (ATen/cuda/detail/DeviceThreadHandles.h), and the
-        backward pass runs in another.
+        Each thread has handles of its own (ATen/cuda/detail/DeviceThreadHandles.h), and on a GPU
+        the backward pass runs in another.
         """
-        key = (threading.get_ident(), library)
+        key = (is_in_backward(), library)
         if size and key not in self.handles:
             self.handles.add(key)
             self.take(size, library, "workspaces")
@@ -388,7 +378,7 @@ class Watch(TorchDispatchMode):
         """Take a block of so many bytes."""
         self.settle_sum()
         line = find_line()
-        phase = self.phase if threading.get_ident() == self.main_thread else "backward"
+        phase = "backward" if is_in_backward() else self.phase
         block = self.malloc(size)
         born = len(self.allocator.trace)
         life = Life(
@@ -397,7 +387,7 @@ class Watch(TorchDispatchMode):
             operator=operator,
             phase=phase,
             block=block,
-            block_size=0 if self.refused else block.size,  # no GPU has so much
+            block_size=block.size,
             born=born,
             kind=kind,
             line=line,
@@ -407,37 +397,11 @@ class Watch(TorchDispatchMode):
         return life
 
     def malloc(self, size: int) -> Block:
-        """Return a block of so many bytes. Raises GpuOutOfMemory.
-
-        An error that is raised in autograd's own threads would end the process. There the allocator
-        goes on without a limit, and `raise_refused` raises it once the backward pass has ended.
-        """
+        """Return a block of so many bytes. Raises GpuOutOfMemory."""
         try:
             return self.allocator.malloc(size)
         except OutOfMemory as error:
-            if threading.get_ident() == self.main_thread:
-                raise GpuOutOfMemory(error.requested, self.allocator.stats) from None
-            self.refused = Refused(
-                GpuOutOfMemory(error.requested, self.allocator.stats),
-                self.allocator.settings,
-                replace(self.allocator.stats),
-            )
-            self.allocator.settings = replace(self.allocator.settings, limit=None)
-            return self.allocator.malloc(size)
-
-    def raise_refused(self) -> None:
-        """Raise the error of a backward pass that has ended, if the GPU had no memory for it.
-
-        What it took from then on counts for no peak: on a GPU it would have ended there.
-        """
-        if self.refused is None or threading.get_ident() != self.main_thread:
-            return
-        refused = self.refused
-        self.refused = None
-        self.allocator.settings = refused.settings
-        self.allocator.empty_cache()
-        self.allocator.stats.restore_peaks(refused.stats)
-        raise refused.error
+            raise GpuOutOfMemory(error.requested, self.allocator.stats) from None
 
     def resize(self, storage: torch.UntypedStorage) -> None:
         """Follow a storage that was resized, as FSDP empties and refills gathered weights."""
@@ -580,10 +544,16 @@ def describe_shape(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
+def is_in_backward() -> bool:
+    """Return whether autograd runs a backward pass, which it does in this thread."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
 def find_line() -> str:
     """Return the line of the user's program that is running as `folder/file.py:line`.
 
-    The text is empty if this thread runs no line of the program.
+    The text is empty if no line of the program runs, as in a backward pass, unless it is that of a
+    hook or of a derivative which the program defines.
     """
     frame = find_frame()
     if frame is None:
@@ -593,9 +563,14 @@ def find_line() -> str:
 
 
 def find_frame() -> FrameType | None:
-    """Return the innermost frame whose file is part of the user's program, or None."""
+    """Return the innermost frame whose file is part of the user's program, or None.
+
+    On a GPU a backward pass runs in another thread, where no line of the program called it.
+    """
     frame: FrameType | None = sys._getframe()
     while frame and frame.f_code.co_filename.startswith(NOT_THE_PROGRAM):
+        if frame.f_code is RUN_BACKWARD and is_in_backward():
+            return None
         frame = frame.f_back
     return frame
 

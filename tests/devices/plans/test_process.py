@@ -33,6 +33,29 @@ def loss(output, target):
 """
 
 
+FAILS_IN_BACKWARD = """
+import torch
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values):
+        return 2 * values
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient @ gradient
+
+def model():
+    return torch.nn.Linear(4, 4)
+
+def batch(n):
+    return torch.zeros(n, 4), torch.zeros(n, 4)
+
+def loss(output, target):
+    return Twice.apply(output).sum()
+"""
+
+
 @pytest.fixture
 def servers() -> Iterator[Servers]:
     with closing(Servers()) as servers:
@@ -59,6 +82,17 @@ def test_a_case_that_ends_its_process_does_not_end_the_server(servers, environme
     assert "the planner ended with -6" in str(failed.reason)
     assert other.outcome == "planned"
     assert len(servers.started) == 1
+
+
+def test_an_error_in_a_backward_pass_names_the_line_of_the_file(servers, environment, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(FAILS_IN_BACKWARD)
+    model = trial.inspect_file(file, 2)
+    line = FAILS_IN_BACKWARD.splitlines().index("        return gradient @ gradient") + 1
+    with trial.use_model(model):
+        failed = servers.plan(environment["torch"], model.baseline, H100)
+    assert failed.outcome == "failed"
+    assert str(failed.reason).startswith(f"{file}:{line}: RuntimeError: ")
 
 
 def test_a_killed_server_is_reported_and_replaced(servers, environment):
