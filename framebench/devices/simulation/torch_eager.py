@@ -35,6 +35,7 @@ from framebench.adapters.torch.fake_numbers import find_numbers
 from framebench.devices.simulation.torch_choices import SPARSE
 from framebench.devices.simulation.torch_cuda import LegacyType, check_index
 from framebench.devices.simulation.torch_device import SIMULATED, is_on_gpu, take_place_of_cuda
+from framebench.devices.simulation.torch_norms import normalize_batch
 from framebench.devices.simulation.torch_watch import Watch
 
 VIEWS = (
@@ -102,6 +103,8 @@ class EagerOnGpu(TorchFunctionMode):
             return pad_packed_sequence(*args)
         if func is functional.ctc_loss:
             return compute_ctc_loss(*args, **kwargs)
+        if func is functional.batch_norm:
+            return normalize_batch(*args, **kwargs)
         if func in RECURRENT and torch.backends.cudnn.enabled:
             self.watch.has_recurrent = True
         # on a GPU the gradient of a view that was overwritten is copied (see the module)

@@ -9,14 +9,15 @@ A request is a number of bytes: positive where they are taken, negative where th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import ceil, prod
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
-from framebench.devices.simulation import torch_sums
+from framebench.devices.simulation import torch_norms, torch_sorts, torch_sums
 from framebench.devices.simulation.blocks import round_up
 from framebench.devices.simulation.torch_convolutions import find_workspace
 from framebench.devices.simulation.torch_device import choose_convolution_layout
@@ -51,8 +52,6 @@ MATMULS = {
     "_scaled_mm",
     "gemm_4bit",
 }
-# its results are contiguous on a GPU, whatever its input is (ATen/native/group_norm.cpp)
-CONTIGUOUS = ("native_group_norm",)
 FLOAT = 4  # bytes
 Args = tuple[Any, ...]  # of an operator
 Results = list[Tensor | None]
@@ -70,6 +69,19 @@ def is_matmul_by_lt(operator: str, args: Args) -> bool:
     return bool(bias.is_contiguous() and other.shape[0] > 1 and other.shape[1] > 1)
 
 
+def lay_out_results(operator: str, args: Args, out: Any) -> Any:
+    """Return an operator's results in the memory format that they have on a GPU.
+
+    A group norm's are contiguous whatever its input is (ATen/native/group_norm.cpp).
+    """
+    if operator == "native_group_norm":
+        return tree_map_only(Tensor, Tensor.contiguous, out)
+    if operator == "native_batch_norm_backward" and out[0] is not None:
+        memory_format = torch_norms.find_gradient_format(args)
+        return (out[0].contiguous(memory_format=memory_format), *out[1:])
+    return out
+
+
 def order_results(operator: str, results: Results, args: Args, gpu: Gpu) -> Requests:
     """Return results in the order in which a kernel asks for them, and its requests in between."""
     if operator == "native_dropout":  # the mask comes first (`dropout_cuda` in Dropout.cu)
@@ -82,6 +94,17 @@ def order_results(operator: str, results: Results, args: Args, gpu: Gpu) -> Requ
 def request_temporaries(operator: str, args: Args, gpu: Gpu) -> Iterable[int]:
     """Return the requests that a kernel makes after those for its results, in their order."""
     return TEMPORARIES[operator](args, gpu) if operator in TEMPORARIES else ()
+
+
+def place_keywords(func: Any, args: Args, kwargs: Mapping[str, Any]) -> Args:
+    """Return the arguments of an operator in the order of its schema, defaults included."""
+    places = []
+    for place, argument in enumerate(func._schema.arguments):
+        if place < len(args):
+            places.append(args[place])
+        else:
+            places.append(kwargs.get(argument.name, argument.default_value))
+    return tuple(places)
 
 
 def take_and_return(*sizes: int) -> Iterator[int]:
@@ -315,8 +338,10 @@ AROUND_RESULTS: dict[str, Callable[[Results, Args, Gpu], Requests]] = {
     "convolution_backward": convolution_backward,
     "embedding_dense_backward": torch_sums.embedding_backward,
     "gemm_4bit": gemm_4bit,
+    "native_batch_norm_backward": torch_norms.batch_norm_backward,
 }
 TEMPORARIES: dict[str, Callable[[Args, Gpu], Iterable[int]]] = {
+    **torch_sorts.TEMPORARIES,
     "mm": copy_operands,
     "addmm": copy_operands,
     "bmm": copy_operands,

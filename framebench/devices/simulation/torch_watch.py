@@ -18,7 +18,7 @@ from torch._prims import rng_prims
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 from torch.autograd import graph as autograd_graph
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
 from framebench.adapters.torch import fake_modules
 from framebench.adapters.torch.fake_numbers import follow_numbers, is_drawing, read_number
@@ -28,6 +28,7 @@ from framebench.devices.simulation import (
     torch_convolutions,
     torch_kernels,
     torch_shapes,
+    torch_sorts,
 )
 from framebench.devices.simulation.allocator import DEFAULT_STREAM, Allocator
 from framebench.devices.simulation.blocks import Block, OutOfMemory
@@ -196,11 +197,12 @@ class Watch(TorchDispatchMode):
         if func is aten._efficientzerotensor.default:
             out.untyped_storage().resize_(0)  # on a GPU it has no memory either
         operator = func._schema.name.partition("::")[2]
-        if operator in torch_kernels.CONTIGUOUS:
-            out = tree_map_only(Tensor, Tensor.contiguous, out)
+        out = torch_kernels.lay_out_results(operator, args, out)
         follow_numbers(func, args, kwargs, out)
         if func is aten.add.Tensor and is_in_backward() and self.defer_sum(args[0], args[1], out):
             return out
+        if kwargs and operator in torch_sorts.TEMPORARIES:
+            args = torch_kernels.place_keywords(func, args, kwargs)
         self.track_operator(operator, args, out)
         return out
 

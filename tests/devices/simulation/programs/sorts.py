@@ -1,0 +1,80 @@
+"""What sorting on a simulated GPU asks the allocator for: bytes by name, printed as JSON.
+
+`requests` has those of operators on tensors without memory, and `peaks` the bytes that a step's
+temporaries take at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from framebench.devices.catalog import find
+from framebench.devices.simulation import torch_sorts
+from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_simulate import simulate
+
+DEVICE = find("h100-80gb")
+GPU = Gpu(DEVICE)
+WORDS, WIDTH, TOKENS = 50304, 768, (8, 1024)
+
+
+def make(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def put(target: Tensor, indices: list[Tensor | None], values: Tensor) -> list[int]:
+    return list(torch_sorts.put_by_index((target, indices, values, True), GPU))
+
+
+tokens = make(*TOKENS, dtype=torch.int64)
+table = make(WORDS, WIDTH)
+gradient = make(*TOKENS, WIDTH)
+REQUESTS = {
+    "rows of a table": put(table, [tokens], gradient),
+    "rows of a short table": put(make(169, 12), [make(2401, dtype=torch.int64)], make(2401, 12)),
+    "by int32": put(table, [make(*TOKENS, dtype=torch.int32)], gradient),
+    "an expanded gradient": put(table, [tokens], make(1).expand(*TOKENS, WIDTH)),
+    "pairs of places": put(
+        make(64, 512, 32),
+        [make(64, 1, dtype=torch.int64), make(8, dtype=torch.int64)],
+        make(64, 8, 32),
+    ),
+    "without adding up": list(torch_sorts.put_by_index((table, [tokens], gradient), GPU)),
+    "the best words": list(torch_sorts.topk((make(64, WORDS), 50), GPU)),
+    "experts": list(torch_sorts.topk((make(8192, 64), 2), GPU)),
+    "the best 8,192 of a row": list(torch_sorts.topk((make(1, 16384), 8192), GPU)),
+    "one long row": list(torch_sorts.sort((make(2**20),), GPU)),
+    "few rows": list(torch_sorts.sort((make(64, 8192),), GPU)),
+    "many rows": list(torch_sorts.sort((make(256, 8192),), GPU)),
+    "short rows": list(torch_sorts.sort((make(256, 4096),), GPU)),
+    "columns": list(torch_sorts.sort((make(8192, 64), 0), GPU)),
+}
+
+
+def look_up(device: torch.device) -> Callable[[], None]:
+    """The backward pass of indexing adds up rows, and that of an embedding does not use it."""
+    weight = torch.empty(WORDS, WIDTH, device=device, requires_grad=True)
+    places = torch.zeros(TOKENS, dtype=torch.long, device=device)
+    values = torch.empty(*TOKENS, WIDTH, device=device)
+    return lambda: weight[places].backward(values)
+
+
+def sort_stably(device: torch.device) -> Callable[[], None]:
+    values = torch.empty(8192, 64, device=device)
+    return lambda: values.sort(dim=0, stable=True) and None
+
+
+def measure_temporaries(make_step: Callable[[torch.device], Callable[[], None]]) -> int:
+    """Return the bytes of the temporaries at the place where most are alive."""
+    lives = simulate(make_step, DEVICE, steps=1).watch.lives
+    temporaries = [life for life in lives if life.kind == "temporaries"]
+    places = [life.born for life in temporaries]
+    return max(sum(life.size for life in temporaries if life.is_alive_at(at)) for at in places)
+
+
+PEAKS = {step.__name__: measure_temporaries(step) for step in (look_up, sort_stably)}
+print(json.dumps({"requests": REQUESTS, "peaks": PEAKS}))
