@@ -12,6 +12,7 @@ from framebench.devices.catalog import Device
 from framebench.devices.fit.fitting import PredictedBatchSearch
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.process import Planners
 from framebench.engine.environments import Environment
 from framebench.engine.progress import format_duration
 from framebench.suite.case import Case
@@ -97,8 +98,10 @@ def run_rounds(
         results: The folder of cached predictions.
         environment: The environment of the planner; None takes the pinned one.
     """
-    rounds = SearchRounds(searches, planning.count_workers(device))
-    with show_progress(device.title) as show:
+    count = planning.count_workers(device)
+    rounds = SearchRounds(searches, count)
+    # planners are kept from round to round: to import a framework takes longer than many plans
+    with show_progress(device.title) as show, Planners(count) as planners:
 
         def keep(planned: Planned) -> None:
             rounds.keep(planned)
@@ -108,6 +111,13 @@ def run_rounds(
         while cases:
             show(rounds.describe())
             planning.plan_all(
-                cases, device, results, say, keep, environment=environment, announce=False
+                cases,
+                device,
+                results,
+                say,
+                keep,
+                environment=environment,
+                announce=False,
+                planners=planners,
             )
             cases = rounds.begin()

@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -152,6 +152,7 @@ def plan_all(
     version: str | None = None,
     environment: Environment | None = None,
     announce: bool = True,
+    planners: process.Planners | None = None,
 ) -> list[Planned]:
     """Return the prediction of each case, in the order of the cases.
 
@@ -167,6 +168,7 @@ def plan_all(
         version: Of the framework, if not the pinned one.
         environment: In the place of the pinned ones.
         announce: Whether to say how many cases are planned.
+        planners: Those that plan; None starts new ones, and ends them.
     """
     planned = {} if again else find_cached(cases, device, results, version)
     if listener:
@@ -181,14 +183,16 @@ def plan_all(
     folder = store.choose_writable_folder(results)
     with (
         interrupt_on_ending_signals(),  # also where no command line has begun it
-        contextlib.closing(process.Servers()) as servers,
-        ThreadPoolExecutor(workers) as pool,
+        contextlib.ExitStack() as stack,
     ):
+        planners = planners or stack.enter_context(process.Planners(workers))
         waiting: dict[Future[Planned], Case] = {}
         try:
             for case in missing:
                 planner = environment or ready.get(case.framework)
-                new_plan = pool.submit(plan_case, case, device, planner, version, servers)
+                new_plan = planners.pool.submit(
+                    plan_case, case, device, planner, version, planners.servers
+                )
                 waiting[new_plan] = case
             for done in as_completed(waiting):
                 new = planned[waiting[done]] = done.result()
@@ -196,7 +200,7 @@ def plan_all(
                 if listener:
                     listener(new)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            planners.pool.shutdown(wait=False, cancel_futures=True)
             kill_planners(waiting)
             raise
     return [planned[case] for case in cases]
@@ -382,10 +386,8 @@ def plan_case(
         answer = PlannerAnswer("not planned", obstacle)
     elif not isinstance(environment, Environment):
         answer = PlannerAnswer("failed", f"no compiler for it: {shorten_error(str(environment))}")
-    elif environment.framework == "torch":
-        answer = servers.plan(environment, case, device)
     else:
-        answer = process.run_planner(environment, case, device)
+        answer = servers.plan(environment, case, device)
     fields = dataclasses.asdict(answer)
     origin = PredictionOrigin(
         planned_at=datetime.now(UTC),

@@ -1,8 +1,7 @@
 """Planners as processes in their frameworks' environments.
 
-JAX has a process for each case: `python -m framebench.devices.xla.jax_plan CASE DEVICE`. PyTorch
-has servers that plan case after case, since most of a case's time is the import of PyTorch
-(`simulation.torch_server`).
+They are servers that plan case after case, since most of a case's time is the import of its
+framework (`serving`).
 """
 
 from __future__ import annotations
@@ -11,18 +10,22 @@ import contextlib
 import os
 import selectors
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from framebench.devices.catalog import Device
 from framebench.devices.plans.answer import PlannerAnswer, describe_end, parse_answer
 from framebench.devices.simulation import cudnn
-from framebench.engine import children, environments
+from framebench.engine import environments
 from framebench.engine.children import CHILDREN, LogTail
 from framebench.engine.environments import Environment
 from framebench.suite.case import Case
 
 BUDGET_S = {"gpu": 600.0, "tpu": 1800.0}  # for one case: what compiles for a TPU takes minutes
-PLANNER = "framebench.devices.xla.jax_plan"
-SERVER = "framebench.devices.simulation.torch_server"
+SERVERS = {  # modules by framework
+    "torch": "framebench.devices.simulation.torch_server",
+    "jax": "framebench.devices.xla.jax_server",
+}
 WITH_CUDNN = "torch-cudnn"  # the environment with cuDNN, by its requirements
 # of the user: an answer is cached, and must not depend on them
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
@@ -35,21 +38,6 @@ WITHOUT_DEVICE = {  # variables of a planner
     "JAX_ENABLE_COMPILATION_CACHE": "false",  # a program from the cache has no plan
 }
 END_S = 5.0  # for a server to end by itself when its standard input does
-
-
-def run_planner(environment: Environment, case: Case, device: Device) -> PlannerAnswer:
-    """Return the answer of JAX's planner.
-
-    It is `failed`, with the end of what the planner printed, if it gave none or took too long.
-    """
-    command = make_command(environment, PLANNER, case.id, device.name)
-    try:
-        ended = children.run_program(command, list_variables(environment), BUDGET_S[device.kind])
-        return parse_answer(ended.stdout)
-    except TimeoutError:
-        return describe_timeout(device)
-    except ValueError:
-        return PlannerAnswer("failed", describe_end(ended.code, ended.stderr))
 
 
 def make_command(environment: Environment, module: str, *arguments: str) -> list[str]:
@@ -82,7 +70,7 @@ def describe_timeout(device: Device) -> PlannerAnswer:
 
 
 class Server:
-    """A process that plans PyTorch's cases one after the other."""
+    """A process that plans a framework's cases one after the other."""
 
     def __init__(self, environment: Environment) -> None:
         """Start the process, which takes some seconds until it answers. Raises OSError.
@@ -91,8 +79,9 @@ class Server:
         that this thread is of.
         """
         self.reason = ""  # why it has ended
+        self.environment = environment
         self.process = CHILDREN.start(
-            make_command(environment, SERVER),
+            make_command(environment, SERVERS[environment.framework]),
             list_variables(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -148,26 +137,55 @@ class Servers:
     """A pool of servers, one for each thread that plans at the same time."""
 
     def __init__(self) -> None:
-        """Start none yet: `plan` starts one when no other waits."""
+        """Start none yet: `plan` starts one when no other of the environment waits."""
         self.started: list[Server] = []
         self.idle: list[Server] = []
+        self.lock = threading.Lock()  # of `idle`
 
     def plan(self, environment: Environment, case: Case, device: Device) -> PlannerAnswer:
         """Return the answer of a server that waits, or else of a new one."""
-        try:
-            server = self.idle.pop()
-        except IndexError:
+        server = self.take_idle(environment)
+        if server is None:
             server = Server(environment)
             self.started.append(server)
         answer = server.plan(case, device)
         if server.process.poll() is None:
-            self.idle.append(server)
+            with self.lock:
+                self.idle.append(server)
         else:
             server.end()
         return answer
+
+    def take_idle(self, environment: Environment) -> Server | None:
+        """Return a server of the environment that waits, which then waits no longer, or None."""
+        with self.lock:
+            for server in self.idle:
+                if server.environment == environment:
+                    self.idle.remove(server)
+                    return server
+        return None
 
     def close(self) -> None:
         """End all servers: those that wait for a case, and those that an interrupt left."""
         self.idle.clear()
         for server in self.started:
             server.end()
+
+
+class Planners:
+    """Threads that plan cases, and their servers, for as long as the context is open.
+
+    A server ends with the thread that started it, so that threads and servers are kept together.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Let so many cases be planned at the same time."""
+        self.servers = Servers()
+        self.pool = ThreadPoolExecutor(count)
+
+    def __enter__(self) -> Planners:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.pool.shutdown()
+        self.servers.close()

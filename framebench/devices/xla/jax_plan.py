@@ -1,32 +1,27 @@
 """Plan what XLA's executable of a case reserves on a device that is not here.
 
-    python -m framebench.devices.xla.jax_plan CASE DEVICE
-
 It runs in an environment with XLA's compiler for the device. The adapter's own step is lowered from
 shapes alone and compiled ahead of time: the plan is that of the very program which the device would
-run. The last line that is printed is the answer.
+run. `jax_server` answers for case after case.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from jax.errors import JaxRuntimeError
 
 from framebench.adapters.jax.program import read_plan_parts
 from framebench.adapters.jax.shaped import ShapedAdapter
-from framebench.devices.catalog import Device, find
+from framebench.devices.catalog import Device
 from framebench.devices.plans.answer import PlannerAnswer
 from framebench.devices.xla import jax_buffers, jax_target
-from framebench.devices.xla.jax_output import copy_stderr, print_answer
+from framebench.devices.xla.jax_output import copy_stderr
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
 
@@ -198,12 +193,3 @@ def read_versions(packages: Sequence[str]) -> dict[str, str]:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
     return versions
-
-
-def main() -> dict[str, Any]:
-    """Plan the case and the device that the command line names."""
-    return asdict(plan(Case.from_id(sys.argv[1]), find(sys.argv[2])))
-
-
-if __name__ == "__main__":
-    print_answer(main)

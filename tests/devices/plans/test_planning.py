@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from unittest.mock import Mock
 import pytest
 
 from framebench.devices.catalog import find
+from framebench.devices.fit.fitting import PredictedBatchSearch
+from framebench.devices.fit.rounds import run_rounds
 from framebench.devices.plans import planning, process, store
 from framebench.devices.plans import version as planners
 from framebench.devices.plans.planned import Planned
@@ -39,18 +42,22 @@ FakePlanner = Callable[[str | dict[str, Any]], Path]
 def fake_planner(tmp_path, monkeypatch) -> FakePlanner:
     """Return a function that puts a planner in the place of every framework's.
 
-    It takes the planner's program, or what that answers, and returns the file to which the planner
-    adds a letter for each case.
+    It takes what the planner does for each case, or what it answers. It returns the file to which
+    the planner adds a letter for each case.
     """
 
     def write_planner(body: str | dict[str, Any]) -> Path:
         planner_calls = tmp_path / "planner_calls"
         interpreter = tmp_path / "python"  # a script, which is run as the environment's Python
         if isinstance(body, dict):
-            body = f"print('noise'); print({json.dumps(body)!r})"
+            body = f"print({json.dumps(body)!r})"
+        count_call = f"open({str(planner_calls)!r}, 'a').write('x')"
+        lines = ["sys.argv = ['planner', *line.split()]", count_call, body, "sys.stdout.flush()"]
+        answer = textwrap.indent("\n".join(lines), "    ")
+        count_start = f"open({str(tmp_path / 'planner_starts')!r}, 'a').write('x')"
         interpreter.write_text(
-            f"#!{sys.executable}\nimport json, sys, time\n"
-            f"open({str(planner_calls)!r}, 'a').write('x')\n{body}\n"
+            f"#!{sys.executable}\nimport json, os, sys, time\n{count_start}\n"
+            f"for line in sys.stdin:\n{answer}\n"
         )
         interpreter.chmod(0o755)
         environment = Environment("jax", "0.10.2", interpreter)
@@ -77,6 +84,13 @@ def test_a_cached_prediction_is_reused(tmp_path, fake_planner):
     assert planner_calls.read_text() == "x"
     plan_cases(tmp_path, again=True)
     assert planner_calls.read_text() == "xx"
+
+
+def test_a_search_over_several_rounds_starts_a_planner_once(tmp_path, fake_planner):
+    planner_calls = fake_planner(ANSWER)
+    run_rounds([PredictedBatchSearch(Case.from_id(CASE), H100)], H100, tmp_path)
+    assert len(planner_calls.read_text()) > 1
+    assert (tmp_path / "planner_starts").read_text() == "x"
 
 
 def test_the_same_model_is_planned_once_whatever_its_size_is_called(tmp_path, fake_planner):
