@@ -31,6 +31,7 @@ KINDS_OF_LOOPS: dict[str, Kind] = {
     "images": "torch, convolutions without workspaces",
     "text": "torch, padded texts",
     "lora": "torch, frozen weights",
+    "video": "torch, convolutions without workspaces",
 }
 
 
@@ -121,7 +122,7 @@ def read_published() -> list[Sample]:
             continue
         program: programs.Program = compared.program
         predictions = [compared.predicted_bytes]
-        if not program.blas_takes:
+        if not program.blas_takes and compared.otherwise_bytes is not None:
             predictions.append(compared.otherwise_bytes)
         for predicted in predictions:
             if predicted is None:

@@ -17,6 +17,7 @@ from studies.published_peaks.rows import XMEM, Row
 
 Quantity = Literal["allocated", "reserved", "reserved and beside"]
 LITGPT = "LitGPT resource tables"
+MMACTION = "MMAction2 model zoo"
 LENGTH = 128  # tokens at which xMem's authors cut
 MODELS = {  # of xMem's rows: the row's name, ours
     "ResNet101": "resnet101",
@@ -43,6 +44,7 @@ DEVICES = {  # what a row calls the card, and the catalog's name of it
     "NVIDIA GeForce RTX 3060 12 GB": "rtx3060-12gb",
     "NVIDIA GeForce RTX 4060 8 GB": "rtx4060-8gb",
     "A100-SXM4-40GB": "a100-40gb",
+    "Tesla V100 32 GB": "v100-16gb",  # the same chip; all rows fit
 }
 ASSUMED = {
     XMEM: (
@@ -61,6 +63,12 @@ ASSUMED = {
         "page prints, and every micro-batch is followed by an update; positions are float32, as "
         "the library's loop makes them anew; logits leave the model in float32, as Lightning "
         "Fabric converts what a model returns."
+    ),
+    MMACTION: (
+        "The card, and PyTorch 1.4 with cuDNN 7.6, are those of the library's benchmark page; the "
+        "zoo names none. The figure is the most of all ranks, as the library's log has it. "
+        "Gradients are zeroed in place, as PyTorch did then, and each of eight ranks has a replica "
+        "under DistributedDataParallel."
     ),
 }
 RECORDED = re.compile(r"zero_grad_mode=(\d)")
@@ -123,7 +131,7 @@ class Unwritten(Exception):
 class Program:
     """What ran, as data: a worker builds it (torch_programs.py)."""
 
-    loop: Literal["images", "text", "lora"]
+    loop: Literal["images", "text", "lora", "video"]
     model: str
     device: str
     batch: int
@@ -134,6 +142,8 @@ class Program:
     steps: int = 4
     release: tuple[int, int] = (2, 6)  # of PyTorch, where its choices on a card changed
     blas_takes: bool = True  # a workspace from the pool for each handle of cuBLAS
+    clip: tuple[int, ...] = ()  # the shape of a sample of video
+    ranks: int = 1  # with a replica each
 
 
 def program(row: Row) -> Program:
@@ -171,4 +181,34 @@ def _litgpt(row: Row) -> Program:
     )
 
 
-WRITTEN: dict[str, Callable[[Row], Program]] = {XMEM: _xmem, LITGPT: _litgpt}
+CLIPS = {  # of MMAction2's rows: the model, ours, and clips x channels x (frames x) sides
+    "TSN ResNet-50, 1x1x3": ("tsn-r50", (3, 3, 224, 224)),
+    "TSN ResNet-50, dense 1x1x5": ("tsn-r50", (5, 3, 224, 224)),
+    "TSN ResNet-50, 1x1x3, flow": ("tsn-r50-flow", (3, 10, 224, 224)),
+    "TSN ResNet-101, 1x1x5": ("tsn-r101", (5, 3, 224, 224)),
+    "SlowOnly ResNet-50, 4x16x1": ("slowonly-r50", (1, 3, 4, 224, 224)),
+}
+
+
+def _mmaction(row: Row) -> Program:
+    model, clip = CLIPS[row.model]
+    return Program(
+        "video",
+        model,
+        DEVICES[row.card],
+        int(row.batch),
+        clip[-1],
+        "SGD",
+        "allocated",
+        "before backward",
+        blas_takes=False,  # PyTorch 1.4 left it to cuBLAS
+        clip=clip,
+        ranks=8,
+    )
+
+
+WRITTEN: dict[str, Callable[[Row], Program]] = {
+    XMEM: _xmem,
+    LITGPT: _litgpt,
+    MMACTION: _mmaction,
+}

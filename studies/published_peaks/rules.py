@@ -43,6 +43,7 @@ TRUST: dict[str, Trust] = {
     "forgather peak-memory experiments": "good",
     "LitGPT config hub": "good",
     "LitGPT resource tables": "good",
+    "MMAction2 model zoo": "good",
     "optimum-benchmark (ROCm runs)": "good",
     "HF transformers docs": "fair",
     "torchtune docs (LoRA, QLoRA tutorials)": "fair",

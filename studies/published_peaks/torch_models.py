@@ -24,7 +24,7 @@ import transformers  # noqa: E402
 from torchvision import models as vision  # noqa: E402
 from torchvision.models import mobilenetv3  # noqa: E402
 
-from studies.published_peaks import torch_litgpt  # noqa: E402
+from studies.published_peaks import torch_litgpt, torch_video  # noqa: E402
 
 GPT2 = {"vocab_size": 50257, "n_embd": 768, "n_head": 12, "activation_function": "gelu_new"}
 OPT = {
@@ -119,8 +119,10 @@ NEEDS_NUMBERS = ("regnet",)  # compute their widths by tensors
 
 def build(name: str) -> nn.Module:
     """The model in training mode, on the meta device where that is possible. Raises KeyError."""
-    make = IMAGES.get(name) or (
-        lambda: torch_litgpt.build(name) if name in torch_litgpt.SHAPES else _of_text(name)
+    make = (
+        IMAGES.get(name)
+        or torch_video.RECOGNIZERS.get(name)
+        or (lambda: torch_litgpt.build(name) if name in torch_litgpt.SHAPES else _of_text(name))
     )
     if name.startswith(NEEDS_NUMBERS):
         return make().train()

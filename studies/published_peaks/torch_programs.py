@@ -14,7 +14,7 @@ import torch
 import transformers
 from torch import Tensor, nn
 
-from studies.published_peaks import torch_litgpt, torch_models
+from studies.published_peaks import torch_litgpt, torch_models, torch_video
 from studies.published_peaks.programs import Program
 
 Step = Callable[[], object]
@@ -29,7 +29,8 @@ def made(program: Program) -> Callable[[torch.device], Step]:
     A loop is a generator that stops after each step, and before the first: so names of the last
     step are alive in the next one.
     """
-    run: Run = {"images": images, "text": text, "lora": lora}[program.loop]
+    loops: dict[str, Run] = {"images": images, "text": text, "lora": lora, "video": video}
+    run = loops[program.loop]
     model = torch_models.build(program.model)
 
     def make_step(device: torch.device) -> Step:
@@ -117,6 +118,23 @@ def lora(program: Program, model: nn.Module, device: torch.device) -> Iterator[N
         (loss / GATHERED).backward()
         optimizer.step()
         optimizer.zero_grad()
+        yield
+
+
+def video(program: Program, model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Run MMAction2's loop: what a step returned is kept until the next one has returned."""
+    replica = nn.parallel.DistributedDataParallel(model.to(device), broadcast_buffers=False)
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, foreach=False
+    )
+    yield
+    for _ in range(program.steps):
+        clips, labels = torch_video.make_batch(program.model, program.batch, program.clip)
+        loss = replica(clips.to(device), labels.to(device))
+        optimizer.zero_grad(set_to_none=False)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 40, foreach=False)
+        optimizer.step()
         yield
 
 

@@ -30,6 +30,7 @@ def simulated(program: Program) -> torch_simulate.Simulation:
         steps=program.steps,
         release=program.release,
         blas_takes=program.blas_takes,
+        ranks=program.ranks,
     )
 
 
@@ -42,7 +43,7 @@ def predict(program: Program) -> dict[str, Any]:
         peaks = simulated(program)
         other = (
             simulated(replace(program, blas_takes=not program.blas_takes))
-            if program.loop != "lora"
+            if program.loop in ("images", "text")
             else None
         )
     except OutOfMemory as error:
@@ -63,7 +64,8 @@ if __name__ == "__main__":
     versions = {name: metadata.version(name) for name in PACKAGES}
     for said in json.loads(sys.argv[1]):
         start = time.monotonic()
-        answer = predict(Program(**{**said, "release": tuple(said["release"])}))
+        tuples = {name: tuple(said[name]) for name in ("release", "clip")}
+        answer = predict(Program(**{**said, **tuples}))
         gc.collect()
         wall_s = round(time.monotonic() - start, 1)
         print(json.dumps({**answer, "versions": versions, "wall_s": wall_s}), file=out, flush=True)
