@@ -30,7 +30,7 @@ class Judged(RecordPart):
     row: str  # its key
     source: str
     model: str
-    program: dict[str, str | int | tuple[int, int]]
+    program: dict[str, str | int | tuple[int, ...]]
     allocated_bytes: Bytes | None = None
     reserved_bytes: Bytes | None = None
     weights_bytes: Bytes | None = None  # of which xMem's first sample may have held some
