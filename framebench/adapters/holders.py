@@ -60,8 +60,7 @@ def find_holders(
         if total:
             bytes_by_holder[name] += total
 
-    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
-    closed = {id(vars(module)) for module in modules}
+    closed = list_namespaces()
     for name, root in roots:
         objects = walk_objects(root, closed)
         searched = list(islice(objects, MOST_VISITED))
@@ -70,6 +69,12 @@ def find_holders(
         add(name, searched)
     add(NAMELESS, others)
     return dict(bytes_by_holder)
+
+
+def list_namespaces() -> set[int]:
+    """Return the ids of the namespaces of all modules, which lead to all objects of the process."""
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    return {id(vars(module)) for module in modules}
 
 
 def walk_objects(root: Any, closed: set[int]) -> Iterator[Any]:
@@ -136,6 +141,17 @@ def iterate_globals(file: str) -> Iterator[Root]:
         for name, value in list(vars(module).items()):
             if not name.startswith("__") and may_enter(value):
                 yield f"the global `{name}` of {Path(str(module.__file__)).name}", value
+
+
+def walk_globals(file: str) -> Iterator[Any]:
+    """Yield the objects that globals of the user's modules lead to, some of them more than once.
+
+    They lie, for instance, in a teacher, in a list, or in the closure of a function. Of each global
+    the first MOST_VISITED objects are yielded.
+    """
+    closed = list_namespaces()
+    for _, root in iterate_globals(file):
+        yield from islice(walk_objects(root, closed), MOST_VISITED)
 
 
 def find_array_storage(array: Any) -> StorageBytes:

@@ -18,7 +18,7 @@ import numpy as np
 from jittor import Module, Var
 
 from framebench.adapters.base import Adapter, Batch, Evidence, State, Switch
-from framebench.adapters.holders import FindStorages, StorageBytes
+from framebench.adapters.holders import FindStorages, StorageBytes, walk_globals
 from framebench.adapters.jittor import deterministic, float64
 from framebench.adapters.jittor.observe import ExecutionCounter, count_kernels
 from framebench.adapters.jittor.parts import JittorRecipe
@@ -146,6 +146,11 @@ class JittorAdapter(Adapter):
         self.recipe.dtype = "float64"
         jt.flags.amp_level = 0
         float64.switch_on()
+        if self.is_user_model:
+            self.model_module.user()  # imports the file if that was not done yet
+            held = list(walk_globals(self.case.user_file))
+            # `isinstance` asks for an attribute, which some objects answer by an error
+            float64.widen_variables(each for each in held if issubclass(type(each), Var))
 
     def load(self, config: Any, weights: dict[str, np.ndarray]) -> Module:
         """Return a model of this configuration with these weights, in training mode."""

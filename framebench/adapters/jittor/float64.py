@@ -10,7 +10,10 @@ force they are replaced:
   (`make_number`, src/ops/op_utils.cc). A mean becomes a sum and a division, `erf` gets a derivative
   of its own.
 - Random numbers are float32 whatever type is requested (`jt.random`, __init__.py), and so is a new
-  array whose type nobody names, and what a library function makes of booleans.
+  array whose type nobody names, and what a library function makes of booleans, such as
+  `jt.init.eye`.
+- Variables that a user's file has made when it was imported are float32. Those that its globals
+  lead to become float64 in place (`widen_variables`).
 
 Nothing of Jittor is changed for a step in float32: `switch_off` puts back what was there.
 """
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -80,6 +83,9 @@ def switch_on() -> None:
     replace(Var, "assign", wrap_assign(Var.assign))
     for name in ("float", "float32"):
         replace(Var, name, wrap_cast(getattr(Var, name)))
+    for name in ("astype", "cast", "unary"):
+        replace(Var, name, wrap_named_cast(getattr(Var, name)))
+    replace(jt, "cast", wrap_named_cast(jt.cast))
     replace(jt, "array", make_array)
     replace(jt, "code", make_code_operator)
     replace(jt, "random", draw)
@@ -148,11 +154,51 @@ def wrap_cast(cast: Function) -> Function:
     return cast_or_widen
 
 
+def wrap_named_cast(cast: Function) -> Function:
+    """Return a cast to a type that is an argument, which widens booleans and integers alike."""
+
+    def cast_or_widen(x: Var, *arguments: Any, **options: Any) -> Var:
+        dtype = next(iter((*arguments, *options.values())))
+        if not x.dtype.is_float() and name_type(dtype) == DEFAULT:
+            return x.float64()
+        return cast(x, *arguments, **options)
+
+    return cast_or_widen
+
+
+def name_type(dtype: Any) -> str:
+    """Return the name of a type that is given as a text, a type of NumPy's, or `jt.float32`."""
+    return getattr(dtype, "__name__", str(dtype))
+
+
 def cast_or_make(x: Any, dtype: Any) -> Var:
     """Cast, or make a variable of a number as `jt.zeros`, `jt.ones` and `jt.full` do."""
     if not isinstance(x, Var) and str(dtype) in (DEFAULT, "float64"):
         return make_scalar(float(x))
-    return ORIGINAL["unary"](x, dtype)
+    if not isinstance(x, Var):
+        return ORIGINAL["unary"](x, dtype)
+    return wrap_named_cast(ORIGINAL["unary"])(x, dtype)
+
+
+def widen_variables(variables: Iterable[Var]) -> None:
+    """Convert variables from float32 to float64 in place, until `switch_off`."""
+    for variable in variables:
+        if str(variable.dtype) == DEFAULT:
+            convert_in_place(variable, "float64")
+            replacements.callback(convert_in_place, variable, DEFAULT)
+
+
+def convert_in_place(variable: Var, dtype: str) -> None:
+    """Give a variable another type. Whoever holds it has it in the new type then.
+
+    A variable whose gradient is stopped keeps it stopped.
+    """
+    is_frozen = variable.is_stop_grad()
+    variable.update(ORIGINAL["unary"](variable.detach(), dtype))
+    if is_frozen:
+        variable.stop_grad()
+    else:
+        variable.start_grad()
 
 
 def make_array(data: Any, dtype: Any = None) -> Var:
@@ -270,7 +316,10 @@ def check_graph() -> None:
             continue  # to be cast by `draw`: as good as any other numbers
         if operands & narrow:
             continue  # float32 only because an operand is
-        source = ", ".join(makers) or "computed before the step"
+        source = ", ".join(makers) or (
+            "a variable from before the step, which belongs into a global of the file, or into "
+            "model() or batch(n)"
+        )
         types.add(f"{source} (for {', '.join(users)})")
     if types:
         raise NoFloat64(f"Jittor computes in float32: {'; '.join(sorted(types))}")

@@ -132,6 +132,7 @@ refused = {name: explain_refusal(step) for name, step in REFUSED.items()}
 jt.sync_all(True)
 with float64.refuse_float32():
     nn.Dropout(0.5, is_train=True)(jt.array(NUMBERS)).sync()  # not refused
+    (jt.init.eye((3, 5)) * jt.array(NUMBERS)).sync()
 float64.switch_off()
 print(
     json.dumps({"before": before, "float64": wide, "after": measure_errors(), "refused": refused})
