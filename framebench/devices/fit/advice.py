@@ -318,6 +318,9 @@ def search_over_ranks(
         f"'{named}/b{ranks}x{ranks}/{size}' --device {device_name}"
         f"{repeat_options(results, budget)}"
     )
+    if question.strategy is None:
+        example = f"{named.removesuffix('*')}checkpoint+fsdp"
+        say(f"using strategies over ranks alone; name combinations, such as '{example}'")
     return search_on_device(cases, left_out, device_name, budget, results, as_json)
 
 
@@ -373,6 +376,13 @@ def write_sentence(
         f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} "
         f"{within}one {first.device.title} at the upper end of the error."
     )
+    unpredicted = []
+    for assessment in assessments:
+        if assessment.fits is None and assessment.bytes is None:
+            unpredicted.append(assessment)
+    if unpredicted:
+        count = format_count(len(unpredicted), "strategy", "strategies")
+        sentence += f" {count} could not be predicted."
     predicted = []
     for assessment in fitting or assessments:
         if assessment.bytes is not None and assessment.case not in wrong:

@@ -384,6 +384,17 @@ def test_the_largest_batch_over_ranks_is_one_that_they_share_equally(
     assert {case.batch % 8 for case in planned_cases} == {0}
 
 
+@pytest.mark.parametrize(("strategies", "is_told"), [("", True), ("/ddp", False)])
+def test_a_search_over_all_rank_strategies_tells_how_to_name_combinations(
+    fake_needs, tmp_path, strategies, is_told
+):
+    fake_needs(need_a_gib_per_sample_of_a_rank)
+    selector = f"transformer/torch/train{strategies}"
+    done = framebench("max-batch", selector, "--ranks", "8", *GPU, "--results", tmp_path)
+    named = "name combinations, such as 'transformer/torch/train/checkpoint+fsdp'"
+    assert (named in done.stderr) == is_told
+
+
 def test_a_gap_over_ranks_ends_at_a_batch_that_they_share():
     case = Case.from_id("transformer/torch/train/fsdp/b16x8/full")
     prediction = make_planned(case=case.id, framework="torch", device=GPU[1])
@@ -437,6 +448,19 @@ def test_an_answer_with_little_to_spare_says_what_is_not_predicted(
     (sentence,) = [line for line in done.stdout.splitlines() if "1 of 1 strategies fit" in line]
     assert ("Little memory is left" in sentence) is is_tight
     assert ("speed" in sentence) is is_tight
+
+
+def test_strategies_that_could_not_be_predicted_are_counted():
+    assessments = []
+    for strategy in ("fp32", "compile"):
+        prediction = make_simulated(strategy, 1000)
+        if strategy == "compile":
+            unknown = {"outcome": "not planned", "peak_bytes": None, "parts": {}}
+            prediction = prediction.model_copy(update=unknown)
+        assessments.append(FitAssessment(parse(prediction.case), prediction, find(GPU[1])))
+    sentence = advice.write_sentence(assessments, batch=8, wrong=())
+    assert sentence.startswith("1 of 2 strategies fit ")
+    assert "1 strategy could not be predicted." in sentence
 
 
 @pytest.mark.parametrize(
