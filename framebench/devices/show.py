@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from framebench.cli.shared import echo, fail, out, say, show_progress
-from framebench.devices.catalog import Device, find
+from framebench.devices.catalog import DEVICES, Device, find
 from framebench.devices.found_wrong import WrongResult, find_wrong_on_gpus
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
@@ -120,6 +120,19 @@ def list_fields(planned: Planned) -> dict[str, Any]:
     return fields
 
 
+def find_larger_device(device: Device, least_bytes: int) -> Device | None:
+    """Return the smallest device of the same kind with twice so much memory, or None.
+
+    What was refused needs more than the bytes that were reserved until then.
+    """
+    larger = []
+    for other in DEVICES:
+        has_enough = other.memory_bytes > max(device.memory_bytes, 2 * least_bytes)
+        if other.kind == device.kind and has_enough:
+            larger.append(other)
+    return min(larger, key=lambda other: other.memory_bytes, default=None)
+
+
 def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:
     """Print the parts of one case's peak, and the lines of the source that hold most of it."""
     device, cases = find(name), planning.select_cases(selector)
@@ -127,10 +140,14 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
         fail(f"{selector!r} names {len(cases)} cases, and explain is about one", 2)
     (planned,) = plan_with_progress(cases, device, results)
     if planned.outcome != "planned":
-        fail(
-            f"{planned.case} on {device.name}: {planned.outcome}: {planned.reason}",
-            1 if planned.outcome == "failed" else 2,
-        )
+        reason = f"{planned.case} on {device.name}: {planned.outcome}: {planned.reason}"
+        larger = find_larger_device(device, planned.needs_bytes or 0)
+        if planned.outcome == "refused" and larger is not None:
+            reason += (
+                f". A larger device shows what takes it: framebench explain {planned.case} "
+                f"--device {larger.name}"
+            )
+        fail(reason, 1 if planned.outcome == "failed" else 2)
     if as_json:
         echo(planned.model_dump_json(indent=1))
         return
