@@ -26,7 +26,6 @@ CASE = "transformer/torch/train/fp32/b4/tiny"
     "command",
     [
         ["run", CASE],
-        ["explain", CASE],
         ["show"],
     ],
     ids=itemgetter(0),
@@ -61,7 +60,6 @@ def test_other_options_start_another_session(results, monkeypatch):
         ["claims", "B5", "--run", "--size", "tiny"],
         ["max-batch", "transformer", "--budget", "1GiB"],
         ["evaluate", "transformer/torch", "--budget", "1GiB"],
-        ["explain", CASE],
         ["doctor"],
     ],
 )

@@ -76,7 +76,7 @@ def test_a_users_model_is_shown_where_its_figure_cannot_be_written(make, reason,
     make(figure)
     records = [make_record("fp32", 200), make_record("checkpoint", 120)]
     with pytest.raises(OSError, match=reason) as raised:
-        report.show(records, {}, None, [], figure, None, as_json=False)
+        report.show(records, {}, None, figure, None, as_json=False)
     assert raised.value.filename == str(figure)
     assert "checkpoint" in capsys.readouterr().out
 
