@@ -124,6 +124,8 @@ def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, s
     If the claim's precondition is not met, the line has its number, and the verdict UNMET.
     """
     measure, target = measurement.measure, measurement.target
+    if claim.needs.cpu_flag:
+        machine = machine.prefer_processor(claim.needs.cpu_flag)
     cases = measure.list_planned_cases() or measure.list_cases(size)
     here = find_conditions(measure, machine, size)
     name = f"{measurement.name} {measure.describe_place(size)}".strip()
@@ -148,6 +150,8 @@ def make_line(claim: Claim, measurement: Measurement, machine: MachineResults, s
     unmet = claim.needs.describe_unmet(here)
     if line.decides and unmet:
         return replace(line, verdict=UNMET, remark=unmet)
+    if claim.needs.cpu_flag and line.other_machine:
+        line = replace(line, also=f"on {line.other_machine}")
     return line
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -117,6 +118,23 @@ class MachineResults:
             if list_result_names(placed.result) == list_result_names(newest[name].result):
                 chosen[name] = placed
         return chosen
+
+    def prefer_processor(self, cpu_flag: str) -> MachineResults:
+        """Return the same results, but of a program the newest that such a processor printed.
+
+        `cpu_flag` is an instruction set for bfloat16, such as `amx_bf16`. A result that counts here
+        and is of such a processor stays, and so does one of a program that none has run.
+        """
+        changed = copy(self)
+        changed.probes = dict(self.probes)
+        for placed in self.shared.probes:  # from the oldest to the newest
+            provenance = placed.result.provenance
+            counted = self.probes.get(placed.result.probe)
+            if counted is None or cpu_flag in get_cpu_flags(counted.result.provenance):
+                continue
+            if provenance.protocol == self.protocol and cpu_flag in get_cpu_flags(provenance):
+                changed.probes[placed.result.probe] = placed
+        return changed
 
     def get_records(self, case: Case) -> list[Record]:
         """Return the ok records of a case by the newest commit that has any, the newest last."""
@@ -244,6 +262,12 @@ def list_result_names(probed: Probed) -> set[str]:
 def get_device(provenance: Provenance) -> DeviceKind:
     """Return on which kind of device a record was measured."""
     return "cpu" if provenance.hardware.get("device", "cpu") == "cpu" else "gpu"
+
+
+def get_cpu_flags(provenance: Provenance) -> list[str]:
+    """Return the instruction sets for bfloat16 of a record's processor, if the record lists any."""
+    flags: list[str] = provenance.hardware.get("bfloat16", [])
+    return flags
 
 
 def is_pinned(provenance: Provenance) -> bool:

@@ -94,13 +94,19 @@ def add_blocks(results: Path, ratios: Sequence[float]) -> None:
 
 
 def put_numbers(
-    results: Path, name: str, minute: int = 0, machine: str = "m", **fields: Any
+    results: Path,
+    name: str,
+    minute: int = 0,
+    machine: str = "m",
+    bfloat16: Sequence[str] = (),
+    **fields: Any,
 ) -> None:
-    """Add the result of a program on a machine."""
+    """Add the result of a program on a machine, whose processor has instructions for bfloat16."""
     measured_at = provenance().measured_at.replace(minute=minute)
-    made = Probed(
-        probe=name, provenance=provenance(measured_at=measured_at, machine=machine), **fields
+    printed_on = provenance(
+        measured_at=measured_at, machine=machine, hardware={"bfloat16": list(bfloat16)}
     )
+    made = Probed(probe=name, provenance=printed_on, **fields)
     store.append(made, claim_programs.find_file(results, machine))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -76,6 +77,25 @@ def test_this_machines_result_counts_first_unless_an_older_program_gave_it(resul
     assert judge_claim(results, "R4").value == 5
     put_numbers(results, "report-jax-19429", minute=2, found={"alone_s": [1.0]})
     assert judge_claim(results, "R4").value != 5
+
+
+def test_a_claim_about_a_processor_is_judged_by_the_results_of_such_processors(results):
+    """R13 is about processors with AMX, and the newest of them counts if this one has none."""
+
+    def add(error: float, machine: str, minute: int, bfloat16: Sequence[str]) -> None:
+        found = {"relative_error": [error] * 5}
+        put_numbers(results, "report-torch-169688", minute, machine, bfloat16, found=found)
+
+    add(0.003, "m", 3, ["avx512_bf16"])
+    assert judge_claim(results, "R13").verdict == "not testable here"
+    add(1.4, "with-amx", 0, ["amx_bf16"])
+    add(1.1, "newer-with-amx", 1, ["amx_bf16", "avx512_bf16"])
+    entry = judge_claim(results, "R13")
+    assert (entry.verdict, entry.value) == ("confirmed", 1.1)
+    assert entry.lines[0].number == "110.0 % on newer-with-amx"
+    add(0.8, "m", 4, ["amx_bf16"])
+    entry = judge_claim(results, "R13")
+    assert (entry.value, entry.lines[0].number) == (0.8, "80.0 %")
 
 
 def test_a_bad_result_is_named_and_skipped(results):
