@@ -38,6 +38,15 @@ NUMBERLESS = re.compile(
     r"|\.numpy\(\) is not supported for tensor subclasses|Can't call numpy\(\) on Tensor"
 )
 MIXED = re.compile(r"(at least|found) two (different )?devices")
+# how builds of PyTorch without CUDA, and those with it on a machine without a GPU, refuse one
+NO_GPU = re.compile(
+    r"not linked with support for cuda|not compiled with CUDA enabled|no NVIDIA driver|No CUDA GPUs"
+)
+# of packages by Hugging Face, without a connection and with HF_HUB_OFFLINE
+NOT_DOWNLOADED = re.compile(
+    r"(?s)(connect to|reach) .?https://huggingface\.co|on the Hub and we cannot find|"
+    r"HF_HUB_OFFLINE"
+)
 LONGEST_MESSAGE = 500  # letters of a message
 MOST_BYTES = 2**24  # of a file; a long one that programs write has some 2**20
 
@@ -154,6 +163,17 @@ def describe_error(error: BaseException) -> str:
         return (
             "tensors lie on two devices, the CPU and the GPU: on a GPU this step fails, too. "
             "Make all of them with device=x.device, the device of the inputs"
+        )
+    if NO_GPU.search(message):
+        return (
+            "this names a GPU, and the step runs without one: make tensors with device=x.device, "
+            "the device of the inputs"
+        )
+    if NOT_DOWNLOADED.search(message):
+        return (
+            "this could not be downloaded from the Hugging Face Hub. Memory does not depend on "
+            "the values of weights: make the model from its configuration, as by "
+            "AutoModel.from_config(GPT2Config())"
         )
     return message.replace("FakeTensor", "Tensor")[:LONGEST_MESSAGE]
 

@@ -35,7 +35,14 @@ from framebench.models.user_facts import ModelFacts
 from framebench.suite.case import WITHOUT_RANDOM, Case
 from framebench.suite.tensors import measure_max_error
 from framebench.suite.trees import iterate_arrays
-from framebench.suite.user_file import HELD_PARTS, DoesNotApply, Fault, find_line, hash_sources
+from framebench.suite.user_file import (
+    HELD_PARTS,
+    DoesNotApply,
+    Fault,
+    describe_error,
+    find_line,
+    hash_sources,
+)
 from framebench.user_file import checks
 from framebench.worker.mathematics import load_float64_adapter
 from framebench.worker.observe import Observed, make_first_steps
@@ -436,8 +443,8 @@ def explain_error(error: Exception, user: UserFile) -> WorkerError:
     """
     oom = limits.is_out_of_memory(error, limits.is_enforced())
     if not isinstance(error, Fault) and not find_line(error, user.file):
-        cause = f"{type(error).__name__}: {str(error)[:500]}"
-        error = Fault(f"{user.locate('model')}: in a step of this model: {cause}")
+        place = user.locate("model")
+        error = Fault(f"{place}: in a step of this model: {describe_error(error)}")
     return WorkerError(error, oom)
 
 

@@ -63,6 +63,27 @@ def test_tensors_on_two_devices_are_explained_with_a_hint():
     assert "Make all of them with device=x.device" in describe_error(error)
 
 
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (AssertionError("Torch not compiled with CUDA enabled"), "device=x.device"),
+        (RuntimeError("PyTorch is not linked with support for cuda devices"), "device=x.device"),
+        (RuntimeError("Found no NVIDIA driver on your system."), "device=x.device"),
+        (
+            OSError("We couldn't connect to 'https://huggingface.co' to load the files"),
+            "from its configuration",
+        ),
+        (
+            FileNotFoundError("to locate the file on the Hub and we cannot find it in the cache"),
+            "from its configuration",
+        ),
+    ],
+    ids=["no CUDA", "not linked", "no driver", "no connection", "not in the cache"],
+)
+def test_a_gpu_or_a_download_that_is_not_there_is_explained_with_a_hint(error, hint):
+    assert hint in describe_error(error)
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "command",

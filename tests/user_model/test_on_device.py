@@ -185,6 +185,34 @@ def test_a_model_is_predicted_with_its_dropout_and_its_optimizer(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_file_may_move_its_model_and_its_batch_to_the_gpu_itself(tmp_path):
+    peaks = set()
+    for device in (None, '"cuda"', 'torch.device("cuda" if torch.cuda.is_available() else "cpu")'):
+        code = TORCH
+        if device:
+            code = code.replace("for _ in range(4)])", f"for _ in range(4)]).to({device})")
+            code = code.replace("randn(n, WIDTH)", f"randn(n, WIDTH).to({device})")
+            assert code.count(device) == 3
+        done = run_on_file("predict", code, tmp_path, "--json")
+        assert done.returncode == 0, done.stderr
+        (planned,) = json.loads(done.stdout)
+        assert planned["outcome"] == "planned", planned["reason"]
+        peaks.add(planned["peak_bytes"])
+    assert len(peaks) == 1
+
+
+@pytest.mark.slow
+def test_layers_of_8_bits_are_refused_with_those_that_are_predicted(tmp_path):
+    layer = "bitsandbytes.nn.Linear8bitLt(WIDTH, WIDTH)"
+    code = TORCH.replace("nn.Linear(WIDTH, WIDTH)", layer).replace(
+        "import torch\n", "import bitsandbytes, torch\n"
+    )
+    done = run_on_file("predict", code, tmp_path)
+    assert done.returncode == 2
+    assert "Linear4bit is" in " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("frozen", "trained", "weights", "types"),
     [

@@ -44,6 +44,17 @@ class Parameter4Bit:
         return parameter
 
 
+class Parameter8Bit:
+    """Take the place of `bitsandbytes.nn.Int8Params`, which cannot be fake."""
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        """Raise NotImplementedError: what layers of 8 bits need on a GPU is not predicted."""
+        raise NotImplementedError(
+            "bitsandbytes' layers of 8 bits, such as Linear8bitLt, are not predicted; its "
+            "Linear4bit is, and so is torch.nn.Linear"
+        )
+
+
 @contextmanager
 def plain_4bit_weights() -> Iterator[None]:
     """Let programs make weights of 4 bits in this context, if they have imported bitsandbytes."""
@@ -51,7 +62,7 @@ def plain_4bit_weights() -> Iterator[None]:
     if modules is None:
         yield
         return
-    with replace_attributes(modules, Params4bit=Parameter4Bit):
+    with replace_attributes(modules, Params4bit=Parameter4Bit, Int8Params=Parameter8Bit):
         yield
 
 

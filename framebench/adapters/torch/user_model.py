@@ -33,6 +33,7 @@ from framebench.adapters.torch.observe import (
     name_dtype,
     read_identity,
 )
+from framebench.adapters.torch.on_host import keep_on_host
 from framebench.adapters.torch.user_optimizer import (
     CombinedOptimizer,
     asks_for_closure,
@@ -152,7 +153,8 @@ def find_training_step(model: Any) -> Any:
 
 def make_plain_model() -> nn.Module:
     """Return the file's model without routed blocks. Raises Fault if it cannot be measured."""
-    model = user().make_model(nn.Module)
+    with keep_on_host():
+        model = user().make_model(nn.Module)
     if not isinstance(model, nn.Module):
         returned = describe_type(model)
         raise user().fault(
@@ -423,7 +425,7 @@ def batch(size: int) -> tuple[Any, Any]:
 
     The tensors have numbers even in a mode of fake tensors.
     """
-    with _disable_current_modes():
+    with keep_on_host(), _disable_current_modes():
         inputs, targets = user().make_batch(size)
         return map_tree(to_canonical, inputs), map_tree(to_canonical, targets)
 
@@ -446,7 +448,8 @@ def facts(size: int) -> ModelFacts:
     `size` is the number of samples in a batch. Raises Fault.
     """
     model = make_plain_model()
-    inputs, targets = user().make_batch(size)
+    with keep_on_host():
+        inputs, targets = user().make_batch(size)
     weight_facts = describe_weights(model)
     modules = dict(model.named_modules())
     description = user_blocks.describe_model(

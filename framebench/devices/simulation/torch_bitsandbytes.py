@@ -16,7 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from framebench.adapters.torch.fake_bitsandbytes import ATTRIBUTES, MODULES, Parameter4Bit
+from framebench.adapters.torch.fake_bitsandbytes import (
+    ATTRIBUTES,
+    MODULES,
+    Parameter4Bit,
+    Parameter8Bit,
+)
 from framebench.devices.simulation.torch_device import (
     Replacement,
     do_nothing,
@@ -36,6 +41,7 @@ def follow_bitsandbytes() -> Iterator[None]:
         return
     replacements: list[Replacement] = [
         (modules, "Params4bit", MovedParameter4Bit),
+        (modules, "Int8Params", Parameter8Bit),
         # the package caches tables in it, which are fake tensors in this context
         (functions, "name2qmap", {}),
         (functions, "get_paged", get_paged),
