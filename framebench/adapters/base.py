@@ -330,9 +330,7 @@ class Adapter(ABC):
     def put_inputs(self) -> None:
         """Put the case's batch on the device as `inputs`, or those of `varlen` as `stream`."""
         if self.case.scenario == "varlen":
-            lengths = find_length_strategy(self.case)
-            batches = self.workload.make_stream(self.config, self.case.batch, lengths)
-            self.stream = [self.put(x, y) for x, y in batches]
+            self.stream = [self.put(x, y) for x, y in self.case.make_stream()]
         else:
             self.inputs = self.put(*self.workload.make_batch(self.config, self.case.batch))
 
@@ -517,7 +515,7 @@ class Adapter(ABC):
         return None
 
     def make_stopwatch(self) -> Stopwatch | None:
-        """Return a stopwatch on the device, if the framework has events of a device for it."""
+        """Return a stopwatch on the device, or None if the framework has no events for it."""
         return None
 
     def compile(self) -> None:
@@ -590,8 +588,3 @@ def widen(array: np.ndarray) -> np.ndarray:
     if np.iscomplexobj(array):
         array = np.stack([array.real, array.imag], -1)
     return array.astype(np.float64)
-
-
-def find_length_strategy(case: Case) -> str:
-    """Return the name of the part that says how `varlen` treats lengths: padded, bucketed, raw."""
-    return next(part.name for part in case.parts if part.axis == "lengths")

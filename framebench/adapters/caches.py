@@ -96,7 +96,7 @@ class TokenGenerator(ABC):
         """Return the context of all forward passes."""
 
     def to_numpy(self, logits: Any) -> Any:
-        """Return logits in NumPy."""
+        """Return logits as a NumPy array of the same shape, (batch, tokens, vocabulary)."""
         return logits.numpy()
 
     def wait_for(self, *arrays: Any) -> None:

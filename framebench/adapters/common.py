@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 
-from framebench.adapters.base import Adapter, Switches, find_length_strategy
+from framebench.adapters.base import Adapter, Switches
 from framebench.adapters.loading import Loader, expect_loader
 from framebench.adapters.proof import (
     Evidence,
@@ -136,7 +136,7 @@ def stream(adapter: Adapter) -> Proof:
             "padding_share": 1 - adapter.case.work / tokens,
         }
 
-    lengths = find_length_strategy(adapter.case)
+    lengths = adapter.case.length_strategy
     if lengths == "padded":
         proof = expect(distinct_shapes=1)
     elif lengths == "bucketed":

@@ -128,7 +128,9 @@ class AdapterParts:
         getattr(self, part)
 
         def apply() -> None:
-            object.__setattr__(self, part, function(getattr(self, part)))
+            wrapped = function(getattr(self, part))
+            # not `setattr`, which would enter in the ledger that the part is set
+            object.__setattr__(self, part, wrapped)
 
         self.ledger.wrap(part, apply)
 
@@ -153,7 +155,8 @@ class PartOptions(dict[str, Any]):
         """
 
         def apply() -> None:
-            dict.__setitem__(self, key, function(self.get(key)))
+            wrapped = function(self.get(key))
+            dict.__setitem__(self, key, wrapped)  # without an entry in the ledger, as above
 
         self.ledger.wrap(f"{self.name} {key!r}", apply)
 

@@ -116,24 +116,33 @@ def find_loss_terms(values: Mapping[Any, Any]) -> LossTerms:
     These are the numbers with "loss" in their key. Where a framework tells which numbers a backward
     pass reaches, the others are only logged. A single number that it reaches needs no such key.
     """
-    numbers: dict[str, Any] = {}
+    numbers = select_numbers(values)
+    loss_names = [name for name in numbers if "loss" in name.lower()]
+    maybe_trained = []
+    for name, number in numbers.items():
+        # an array that does not tell, as in JAX, may be trained
+        if is_trained(number, if_unknown=is_array(number)):
+            maybe_trained.append(name)
+
+    counted = [name for name in loss_names if name in maybe_trained]
+    unclear = [name for name in maybe_trained if name not in loss_names]
+    if loss_names and not counted:  # an evaluation trains none
+        counted = loss_names
+    elif not loss_names and len(unclear) == 1:
+        (only,) = unclear
+        if is_trained(numbers[only], if_unknown=False):
+            counted, unclear = [only], []
+    logged = [name for name in numbers if name not in counted and name not in unclear]
+    return LossTerms(tuple(counted), tuple(logged), tuple(unclear))
+
+
+def select_numbers(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the entries that are one number, by their keys as text."""
+    numbers = {}
     for key, value in values.items():
         if is_loss(value) or isinstance(value, float):
             numbers[str(key)] = value
-    loss_keys = [key for key in numbers if "loss" in key.lower()]
-    trained = []
-    for key, number in numbers.items():
-        # an array that does not tell, as in JAX, may be trained
-        if is_trained(number, if_unknown=is_array(number)):
-            trained.append(key)
-    counted = [key for key in loss_keys if key in trained]
-    if not counted:  # an evaluation trains none
-        counted = loss_keys
-    unclear = [key for key in trained if key not in loss_keys]
-    if not loss_keys and len(unclear) == 1 and is_trained(numbers[unclear[0]], if_unknown=False):
-        counted, unclear = unclear, []
-    logged = [key for key in numbers if key not in counted and key not in unclear]
-    return LossTerms(tuple(counted), tuple(logged), tuple(unclear))
+    return numbers
 
 
 def is_trained(number: Any, if_unknown: bool) -> bool:

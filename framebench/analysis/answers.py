@@ -127,7 +127,7 @@ def select_with_price(ranked: Sequence[Any]) -> list[Any]:
 
 
 def get_time_ratio(row: Any) -> Ratio | None:
-    """Return the step time over the baseline's, if it was timed."""
+    """Return the step time over the baseline's, or None if it was not timed."""
     return read_ratio(row.time_ratio, row.time_ratio_low, row.time_ratio_high)
 
 

@@ -42,8 +42,9 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
             continue
         caption = (
             f"{describe_base(several).removesuffix('.')} at the same batch. Peaks by "
-            f"{join_values(several['step_instrument'])}. Throughput x base has its 95 % interval; "
-            f"~ has fewer than three blocks. {describe_measurement(several)} "
+            f"{join_values(several['step_instrument'])}. Throughput x base is followed by its 95 % "
+            "interval; ~ marks a ratio of fewer than three blocks, which has none. "
+            f"{describe_measurement(several)} "
             f"{describe_conditions(several)}"
         )
         notes = (*describe_dependence(several), *describe_recomputation(several))

@@ -70,7 +70,10 @@ def match_blocks(
 
 
 def compare_in_block(base: RecordBase, candidate: RecordBase) -> float | None:
-    """Return the log ratio of the step times of two records of one block, by round."""
+    """Return the log ratio of the step times of two records of one block, by round.
+
+    Returns None if they share no round.
+    """
     return compare_rounds(
         dict(zip(base.turns_taken.round, base.step_s, strict=True)),
         dict(zip(candidate.turns_taken.round, candidate.step_s, strict=True)),

@@ -387,7 +387,7 @@ def is_base_batch(case: Case) -> bool:
 
 
 def find_worst_error(measured: AnyMeasured) -> float | None:
-    """Return the largest of the relative errors of the newest block that was verified whole."""
+    """Return the largest relative error of the newest block that was verified whole, or None."""
     for record in (measured.newest, *reversed(measured.timed), measured.record):
         verification = record.verification
         if verification is not None and verification.verified_in is None:
@@ -397,7 +397,7 @@ def find_worst_error(measured: AnyMeasured) -> float | None:
 
 
 def get_activation_bytes(record: RecordBase) -> int | None:
-    """Return the bytes that a forward pass saves for the backward pass, where they were counted."""
+    """Return the bytes that a forward pass saves for the backward pass; None if not counted."""
     # it saves the results of matmuls outside of autograd's graph, where nothing counts them
     if any(part.switch == "checkpoint_dots" for part in record.parsed.parts):
         return None

@@ -14,8 +14,6 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from framebench.models.layer import Layer
 from framebench.models.spec import STREAM_BATCHES, Param
 from framebench.strategies.quantized import count_moment_bytes
@@ -209,7 +207,7 @@ def count_input_bytes(case: Case, targets: bool = True) -> int:
     integer_width = INTEGER[case.framework]
     if case.scenario == "varlen":
         tokens = 0
-        for inputs, labels in make_stream(case):
+        for inputs, labels in case.make_stream():
             tokens += inputs.size + labels.size
         return integer_width * tokens
     floats, integers, targets_of_sample = case.workload_spec.count_sample(case.config)
@@ -223,12 +221,6 @@ def count_input_bytes(case: Case, targets: bool = True) -> int:
     return batch_bytes
 
 
-def make_stream(case: Case) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the batches of a stream whose sequences differ in length."""
-    (how,) = [part.name for part in case.parts if part.axis == "lengths"]
-    return case.workload_spec.make_stream(case.config, case.batch, how)
-
-
 def list_layers(case: Case) -> list[Layer]:
     """Return the layers from the input to the loss, of a stream's longest batch.
 
@@ -238,7 +230,7 @@ def list_layers(case: Case) -> list[Layer]:
         return []
     config = case.config
     if case.scenario == "varlen":
-        longest = max(x.shape[1] for x, _ in make_stream(case))
+        longest = max(x.shape[1] for x, _ in case.make_stream())
         config = replace(config, length=longest)
     return list(case.workload_spec.layers(config, get_options(case)))
 

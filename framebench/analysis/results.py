@@ -257,7 +257,7 @@ class Results:
     def table(
         self, machine: str | None = None, versions: Literal["one", "all"] = "one"
     ) -> pd.DataFrame:
-        """Return the table of `framebench.load`. Raises NoRecords, UnknownMachine."""
+        """Return the table of `framebench.load`. Raises LookupError, ValueError."""
         from framebench.analysis import frames
 
         if versions not in ("one", "all"):

@@ -19,7 +19,6 @@ from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.protocol import VERSION
 from framebench.suite.sequences import drop_duplicates
 
-PROPER_NAMES = TITLES  # the frameworks' proper names
 NAMED = 12  # as many cases are named in a footer; the others are counted
 
 
@@ -59,8 +58,8 @@ def order_by_catalog(df: pd.DataFrame) -> pd.DataFrame:
     names += sorted(df["strategy"].unique())  # strategies of no profile come last
     # a strategy of several scenarios has the place of the first
     strategies = pd.Categorical(df["strategy"].astype(str), drop_duplicates(names))
-    proper_names = df["framework"].astype(str).replace(PROPER_NAMES)
-    frameworks = pd.Categorical(proper_names, list(PROPER_NAMES.values()))
+    proper_names = df["framework"].astype(str).replace(TITLES)
+    frameworks = pd.Categorical(proper_names, list(TITLES.values()))
     categorized = df.assign(
         framework=frameworks.remove_unused_categories(),
         strategy=strategies.remove_unused_categories(),

@@ -42,7 +42,7 @@ def load_searches(results: Path) -> Iterator[Fit]:
 
 
 def get_framework_version(fit: Fit) -> str | None:
-    """Return the framework's release without the build's label, as `Record.framework_version`."""
+    """Return the framework's release without the build's label, or None if it is unknown."""
     version = fit.provenance.versions.get(parse_case(fit.case).framework)
     if not version:
         return None
@@ -96,7 +96,7 @@ class CaseSearches(NamedTuple):
         return max(limits, default=None)
 
     def find_finished(self, batch: int) -> Probe | None:
-        """Return a process that ran to its end with this batch."""
+        """Return a process that ran to its end with this batch, or None."""
         for fit in self.fits:
             for probe in list_probes(fit):
                 if probe.batch == batch and probe.outcome == "fits":
@@ -179,7 +179,7 @@ class Searches:
         return ", ".join(sorted(machines))
 
     def _find_most_kept(self, case: Case) -> KeptBytes | None:
-        """Return the most bytes in the searches that are most similar to the case (SIMILAR)."""
+        """Return the most bytes in the searches that are most similar (SIMILAR), or None."""
         for names in SIMILAR:
             sizes = []
             for fit in self.fits:

@@ -68,7 +68,7 @@ class Progress:
         self.started: float | None = None
 
     def receive(self, line: str) -> None:
-        """Show one event."""
+        """Show an event, `environment<TAB>case<TAB>kind: result`, which a benchmark has written."""
         environment, case, event = line.rstrip("\n").split("\t")
         if self.started is None:
             self.started = time.monotonic()

@@ -93,7 +93,11 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
 
     @wraps(run)
     def run_in_session(cls: type[asv_run.Run], *args: Any, **kwargs: Any) -> int | None:
-        """Stand in for asv's `Run.run`: check its options, and measure in one session."""
+        """Stand in for asv's `Run.run`: check its options, and measure in one session.
+
+        Returns asv's exit code. Raises UserError for an option that cannot be meant, and in the end
+        if a case failed.
+        """
         check_commits(kwargs.pop("range_spec", None))
         check_stored_commit(kwargs.get("set_commit_hash"))
         check_machine(kwargs.get("machine"))
@@ -152,7 +156,10 @@ def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(run_benchmarks)
     def run_own(benchmarks: Benchmarks, env: Any, results: Any, **kwargs: Any) -> Any:
-        """Run an environment's benchmarks: those of its framework, and all of a user's files."""
+        """Run an environment's benchmarks: those of its framework, and all of a user's files.
+
+        Returns asv's results. Raises UserError for an environment that is not the suite's.
+        """
         if not hasattr(env, "framework"):
             raise util.UserError(OWN_ENVIRONMENTS)
         check_selection(current.selection["benchmarks"])

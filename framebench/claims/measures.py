@@ -498,7 +498,10 @@ class ProgramMeasure(Measure):
         return self.compute(*(result.found[name] for name in self.of))
 
     def is_current(self, result: Probed) -> bool:
-        """Return whether the program as it is today gave a result: it has the names in `of`."""
+        """Return whether the program as it is today gave a result.
+
+        The result then has the names in `of`, or an error.
+        """
         return bool(result.error) or set(self.of) <= result.found.keys()
 
     def compute(self, first: Sequence[float], second: Sequence[float] = ()) -> Effect:

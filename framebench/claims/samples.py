@@ -131,7 +131,7 @@ def make_fullest_rank(name: str, part: str) -> SampledQuantity:
 
 
 def read_fused(record: Record) -> float | None:
-    """Return the share of a step's kernels that are fused."""
+    """Return the share of a step's kernels that are fused, or None if they were not counted."""
     kernels = read_evidence(record, "kernels")
     fused = read_evidence(record, "fused_kernels")
     if not kernels or fused is None:
@@ -140,7 +140,10 @@ def read_fused(record: Record) -> float | None:
 
 
 def estimate_unused(records: Sequence[Record]) -> Estimate | None:
-    """Return the largest share of a GPU's reserved bytes that no tensor uses at a step's peak."""
+    """Return the largest share of a GPU's reserved bytes that no tensor uses at a step's peak.
+
+    Returns None without an allocator that reserves bytes.
+    """
     shares = []
     for record in records:
         for step in record.peak_samples:
@@ -165,7 +168,7 @@ def read_evidence(record: Record, name: str) -> float | None:
 def read_fragments(record: Record) -> float | None:
     """Return the share of a GPU's reserved bytes that is free between blocks in use.
 
-    Both numbers are the largest of all steps, by the allocator's own counters.
+    Both numbers are the largest of all steps, by the allocator's own counters. None without them.
     """
     reserved = record.peaks.get("allocator.reserved")
     if not reserved or "inactive_split_bytes" not in record.allocator:
@@ -190,7 +193,7 @@ def read_parameters(record: Record) -> float | None:
 
 
 def read_half_precision(record: Record) -> int | None:
-    """Return the number of variables in half precision."""
+    """Return the number of variables in half precision, or None without evidence."""
     if record.effect is None:
         return None
     dtypes = record.effect.evidence.get("variable_dtypes", {})

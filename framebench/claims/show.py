@@ -46,9 +46,9 @@ MOST_CHARACTERS = 72  # of a claim's sentence in a list: some three lines at 80 
 CAPTION = (
     "Measured and planned are medians of the comparisons that decide; brackets hold the lowest "
     "and the highest end of their intervals. Where comparisons disagree, the lowest and the "
-    "highest of them are given. A change is against the base of its comparison. What is planned is "
-    "predicted for an H100 at full size, with the error of its kind. Brackets behind an advice "
-    "count the comparisons that it rests on. Rule: docs/claims.md."
+    "highest of them are given. A change is against the base of its comparison. Planned numbers "
+    "are predicted for an H100 at full size; their brackets hold the error that such predictions "
+    "had. Brackets behind an advice count the comparisons that it rests on. Rule: docs/claims.md."
 )
 
 

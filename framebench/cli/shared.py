@@ -333,7 +333,7 @@ def can_access(path: Path, mode: int) -> bool:
 
 
 def check_folder_option(value: Path | None) -> Path | None:
-    """Check an option's folder before any work is done for it. Raises typer.BadParameter."""
+    """Return an option's folder if it can be written. Raises typer.BadParameter."""
     if value is None:
         return None
     try:
@@ -343,7 +343,7 @@ def check_folder_option(value: Path | None) -> Path | None:
 
 
 def check_file_option(value: Path | None) -> Path | None:
-    """Check an option's file before any work is done for it. Raises typer.BadParameter."""
+    """Return an option's file if it can be written. Raises typer.BadParameter."""
     if value is None:
         return None
     if value.is_dir():

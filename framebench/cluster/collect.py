@@ -97,12 +97,15 @@ class Collection:
         names_of_equal = self.names.get(fingerprint, Counter())
         if name in names_of_equal:
             return name
-        if names_of_equal and not self.requested_name and not self.apart:
+        joins_equal = not self.requested_name and not self.apart
+        if names_of_equal and joins_equal:
             ((most_used, _count),) = names_of_equal.most_common(1)
             return most_used
+        # as for an earlier record of the same folder, whose hardware may have changed since
         if (folder, provenance.machine) in self.names_by_folder:
             return self.names_by_folder[folder, provenance.machine]
-        if any(name in names for names in self.names.values()):
+        is_of_other_kind = any(name in names for names in self.names.values())
+        if is_of_other_kind:
             shortened = name[: LONGEST_MACHINE_NAME - len(fingerprint) - 1]
             return f"{shortened}-{fingerprint}"
         return name
@@ -173,7 +176,8 @@ def collect(
 ) -> CollectionReport:
     """Add the records of results folders, and of the machines' folders in them, to a folder.
 
-    Raises BadMachine, and OSError if a record cannot be written.
+    Returns which records were added, and what could not be. Raises BadMachine, and OSError if a
+    record cannot be written.
 
     Args:
         folders: The results folders to read.

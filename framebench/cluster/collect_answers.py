@@ -40,7 +40,7 @@ class AnswerCounts(NamedTuple):
 def add_answers(
     folder: Path, into: Path, name_machine: Callable[[Provenance], str]
 ) -> AnswerCounts:
-    """Add what a results folder has and the other lacks.
+    """Add the answers that a results folder has and the other lacks, and return their numbers.
 
     `name_machine` gives the name of a machine in the other folder. What cannot be read is named in
     a RecordWarning. Raises OSError if a file cannot be written.

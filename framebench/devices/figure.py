@@ -9,15 +9,16 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.needs import are_equal_amounts
 from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
+from framebench.analysis.rows import join_words
 from framebench.devices.catalog import find
 from framebench.devices.plans.planned import describe_code
 from framebench.devices.tables import frame
 from framebench.models.spec import load_workload
+from framebench.strategies.strategy import TITLES
 from framebench.suite.case import Case
 
 ROW_IN = 0.26  # height of a strategy's two bars in inches
@@ -116,19 +117,31 @@ def write_title(drawn: pd.DataFrame) -> str:
 
     Several are named if their peaks are equal.
     """
+    predicted = drawn[drawn["ratio"].notna()].sort_values("ratio")
     findings = []
     for framework in BAR_LABELS:
-        group = drawn[drawn["framework"] == framework].dropna(subset="ratio").sort_values("ratio")
-        if len(group):
-            least = group["ratio"].iloc[0]
-            leasts = group[[are_equal_amounts(ratio, least) for ratio in group["ratio"]]]
-            strategies = rows.join_words(leasts["strategy"])
-            verb = "takes" if len(leasts) == 1 else "take equally"
-            share = f"{least:.0%} of the baseline's peak"
-            findings.append(f"{strategies} in {rows.PROPER_NAMES[framework]} {verb} {share}")
+        least_first = predicted[predicted["framework"] == framework]
+        if not least_first.empty:
+            findings.append(describe_least(least_first))
     row = drawn.iloc[0]
     where = f"{row['workload']} {row['scenario']}, batch {row['batch']}, size {row['size']}"
     return f"{where}: {', '.join(findings)}"
+
+
+def describe_least(least_first: pd.DataFrame) -> str:
+    """Return which strategies of a framework take least, and which share of the baseline's peak.
+
+    Args:
+        least_first: The rows of one framework, each with a ratio, the smallest ratio first.
+    """
+    first = least_first.iloc[0]
+    names = []
+    for name, ratio in zip(least_first["strategy"], least_first["ratio"]):
+        if are_equal_amounts(ratio, first["ratio"]):
+            names.append(name)
+    verb = "takes" if len(names) == 1 else "take equally"
+    where = TITLES[first["framework"]]
+    return f"{join_words(names)} in {where} {verb} {first['ratio']:.0%} of the baseline's peak"
 
 
 @page.apply_style

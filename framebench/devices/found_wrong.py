@@ -28,10 +28,10 @@ class WrongResult(NamedTuple):
 
 def find_wrong_on_gpus(results: Path) -> list[WrongResult]:
     """Return the wrong results among the newest ones of cases on GPUs."""
-    folder = Results(results)
+    recorded = Results(results)
     wrong = []
-    for machine in folder.machines:
-        for record in select_newest_by_case(folder.read_for_tables(machine)):
+    for machine in recorded.machines:
+        for record in select_newest_by_case(recorded.read_for_tables(machine)):
             if record.status == "wrong" and not record.on_cpu:
                 wrong.append(WrongResult(machine, record.parsed))
     return wrong
@@ -48,13 +48,13 @@ def select_newest_by_case(records: Iterable[RecordBase]) -> Iterable[RecordBase]
 def describe_wrong(case: Case, wrong: Iterable[WrongResult]) -> str:
     """Return a phrase on where this step's result was wrong, or "" if it was wrong nowhere."""
     for result in wrong:
-        if is_part_of(result.case, case):
+        if has_strategy(case, result.case):
             return f"its result was wrong on {result.machine} ({result.case.id})"
     return ""
 
 
-def is_part_of(measured: Case, case: Case) -> bool:
-    """Return whether a case has the strategy that was measured, by itself or in a combination."""
+def has_strategy(case: Case, measured: Case) -> bool:
+    """Return whether a case is `measured`, at any batch, or combines its strategy with others."""
     for name in ("workload", "framework", "scenario", "size"):
         if getattr(measured, name) != getattr(case, name):
             return False

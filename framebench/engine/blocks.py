@@ -115,11 +115,7 @@ class Run:
 
     def get_records(self, variant: Variant) -> list[Record]:
         """Return the records that this session has of a variant, oldest first."""
-        records = []
-        for record in store.read_session(self.find_file(variant), self.id, variant.case.id):
-            if record.provenance.planted == variant.planted_differences:
-                records.append(record)
-        return records
+        return list(store.read_session(self.find_file(variant), self.id, variant.case.id))
 
     def write(self, record: Record, variant: Variant) -> None:
         """Write a record and report that it is done. Raises OSError."""
@@ -150,7 +146,6 @@ class Run:
             session=self.id,
             results=self.results,
             load_before=load,
-            planted=variant.planted_differences,
         )
 
 
@@ -230,8 +225,6 @@ def is_unfinished(saved: UnfinishedRecord, variant: Variant, run: Run) -> bool:
     """Return whether a record is of this variant, and was not written before the interruption."""
     record = saved.record
     if (record.case, saved.environment) != (variant.case.id, variant.environment.name):
-        return False
-    if record.provenance.planted != variant.planted_differences:
         return False
     turns = record.turns_taken
     for earlier in run.get_records(variant):

@@ -218,7 +218,8 @@ def join_verification(
 ) -> Verification | None:
     """Return the verification of the measured process, joined with the comparison in float64.
 
-    Wrong mathematics fails the verification even without a measured process.
+    Wrong mathematics fails the verification even without a measured process. Right mathematics
+    alone is no verification: then None is returned.
     """
     if mathematics is None:
         return measured
@@ -252,7 +253,7 @@ def describe_allocator(memory: MemoryResult, device_peaks: dict[str, int]) -> di
 
 
 def describe_worst(verification: Verification) -> str:
-    """Describe in words the values and tensors that failed."""
+    """Return in words which values and tensors failed."""
     again = verification.again
     if again is not None and not again.passed:
         failed = list(describe_failed_tensors(again.tensors)) or ["the loss differs"]

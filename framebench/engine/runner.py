@@ -62,8 +62,6 @@ class Options:
         part: Part,
         reference: Reference | None = None,
         core_until_ready: int | None = None,
-        spin: float = 0.0,
-        extra: float = 0.0,
         verified: VerifiedBlock | None = None,
     ) -> Task:
         """Return the orders for a worker that measures a part of the case."""
@@ -76,8 +74,6 @@ class Options:
             memory_limit=self.memory_limit,
             reference=reference,
             verified=verified,
-            spin=spin,
-            extra=extra,
         )
 
     def adapt_to(self, environment: Environment) -> Options:
@@ -117,25 +113,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Variant:
-    """A case in an environment.
-
-    `spin` and `extra` plant a known slowdown and more memory: see `Task`.
-    """
+    """A case in an environment."""
 
     case: Case
     environment: Environment
-    spin: float = 0.0
-    extra: float = 0.0
-
-    @property
-    def planted_differences(self) -> dict[str, float]:
-        """Return the planted shares that are not zero, by the name that records have for them."""
-        differences = {}
-        if self.spin:
-            differences["spin"] = self.spin
-        if self.extra:
-            differences["extra"] = self.extra
-        return differences
 
 
 DEFAULT_OPTIONS = Options()
@@ -218,7 +199,7 @@ class MemoryProcess:
         case, environment = variant.case, variant.environment
         variables = make_worker_variables(environment, case, "memory", options)
         variables.update(environment.list_scratch_variables(scratch))
-        task = options.make_task(case, part, extra=variant.extra)
+        task = options.make_task(case, part)
         # the rise of the whole GPU's use is this process's only where no other one runs
         is_alone = len(options.list_cores()) == 1
         memory = nvml.read_memory() if is_alone else None
@@ -280,7 +261,7 @@ def explain_missing_reference(case: Case) -> str | None:
 
 
 def explain_slowness(case: Case) -> str | None:
-    """Return why this processor is slow at a case, as far as its instructions tell."""
+    """Return why this processor is slow at a case, by its instructions, or None if it is not."""
     if case.strategy_spec.precision != "bf16" or nvml.list_gpus():
         return None
     instructions = provenance.list_bfloat16_instructions()

@@ -90,9 +90,7 @@ class TimedProcess:
         core_until_ready = None
         if options.pin and core != options.choose_core():
             core_until_ready = core
-        task = options.make_task(
-            case, "time", reference, core_until_ready, self.variant.spin, verified=verified
-        )
+        task = options.make_task(case, "time", reference, core_until_ready, verified)
         self.worker = Worker(
             environment, "framebench.worker.worker", task.as_dict(), variables, live=True
         )

@@ -100,7 +100,7 @@ def explain(
 def explain_cases(
     case_id: str, version: str | None, against: str | None, results: Path
 ) -> list[Explanation]:
-    """Explain a case, and if `against` is given the case there too, such as `CASE@0.9.2`.
+    """Return the explained step of a case, and that of `against`, such as `CASE@0.9.2`, if given.
 
     Raises UnknownCase, SetupError and Unexplained.
     """

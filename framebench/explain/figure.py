@@ -12,10 +12,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.rendering import MIB, format_mib
 from framebench.analysis.results import Results
+from framebench.analysis.rows import format_size_suffix, iterate_rows, join_words, order_by_catalog
 from framebench.explain.record import Explanation, LayerMemory, count_bytes_by_kind
 from framebench.explain.table import (
     FINE,
@@ -25,6 +25,7 @@ from framebench.explain.table import (
     select_newest_version,
 )
 from framebench.records.record_base import parse_case
+from framebench.strategies.strategy import TITLES
 from framebench.suite.sequences import group_by
 
 COLOURS = {
@@ -65,7 +66,7 @@ def figures(results: Results, _machines: Iterable[str]) -> Iterator[FigureReques
         workload, scenario, strategy, batch, size = parts
         moments = tabulate_moments(group)
         if moments["framework"].nunique() > 1:
-            suffix = rows.format_size_suffix(size)
+            suffix = format_size_suffix(size)
             name = f"step-{workload}-{scenario}-{strategy}-b{batch}{suffix}"
             yield name, draw_frameworks, moments
 
@@ -90,7 +91,7 @@ def tabulate_moments(explanations: Iterable[Explanation]) -> pd.DataFrame:
         moments["mib"] = moments["bytes"] / MIB
         # every row has the parts of the case
         moments = moments.assign(**asdict(case))
-        moments["framework"] = rows.PROPER_NAMES[case.framework]
+        moments["framework"] = TITLES[case.framework]
         moments["version"] = explanation.framework_version
         tables.append(moments)
     return pd.concat(tables, ignore_index=True)
@@ -102,7 +103,7 @@ def draw_frameworks(moments: pd.DataFrame) -> Figure:
 
     `moments` has the rows of `tabulate_moments`.
     """
-    panels = rows.order_by_catalog(moments).groupby("framework", observed=True, sort=True)
+    panels = order_by_catalog(moments).groupby("framework", observed=True, sort=True)
     count = panels.ngroups
     figure, grid = plt.subplots(1, count, figsize=(3.6 * count, 3.0), sharey=True, squeeze=False)
     peaks = []
@@ -122,11 +123,11 @@ def draw_frameworks(moments: pd.DataFrame) -> Figure:
         ncols=len(names),
         frameon=False,
     )
-    first_row = next(rows.iterate_rows(moments))
+    first_row = next(iterate_rows(moments))
     question = (
         f"{first_row.workload} {first_row.scenario} {first_row.strategy}, batch {first_row.batch}"
     )
-    finding = f"{question}: a step peaks at {rows.join_words(peaks)}"
+    finding = f"{question}: a step peaks at {join_words(peaks)}"
     return page.explain_figure(figure, finding, [NOTE])
 
 

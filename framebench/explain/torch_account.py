@@ -103,7 +103,7 @@ class StorageAccount(Storages):
         return out
 
     def find_value(self, tensor: Tensor) -> Value | None:
-        """Return the value that lies in the storage of a plain tensor (`list_plain_tensors`)."""
+        """Return the value in the storage of a plain tensor (`list_plain_tensors`), or None."""
         return self.values.get(tensor.untyped_storage()._cdata)
 
     def add(self, tensor: Tensor, value: Value) -> None:

@@ -34,7 +34,7 @@ def find_additions(file: str, name: str) -> list[int]:
 def list_containers(node: ast.AST) -> list[ast.expr]:
     """Return the containers that a part of a program adds to.
 
-    It is `outputs` in `outputs.append(x)`, and in `outputs[0] = x`.
+    It is `outputs` in `outputs.append(x)`, in `outputs += [x]` and in `outputs[0] = x`.
     """
     if isinstance(node, ast.Call):
         method = node.func

@@ -97,7 +97,7 @@ def read_state() -> dict[str, Any]:
 
 
 def read_cuda_version() -> str | None:
-    """Return the newest CUDA that the driver can serve, such as `13.0`."""
+    """Return the newest CUDA that the driver can serve, such as `13.0`, or None if unknown."""
     import pynvml
 
     number = query(pynvml.nvmlSystemGetCudaDriverVersion_v2)  # 13000 for 13.0

@@ -117,29 +117,37 @@ def print_offers(
         budget: Bytes of a rank.
         searches: All searches under an enforced limit.
     """
-    fitting_count = sum(offer.needs <= budget for offer in offers)
-    may_fit_count = sum(offer.may_fit(budget) for offer in offers)
-    summary = (
-        f"{fitting_count} of {len(offers)} strategies fit into {format_mib(budget)} MiB of each "
-        "rank, as predicted"
-    )
-    if may_fit_count:
-        summary += (
-            f"; {may_fit_count} more may, which depends on what their processes keep next to the "
-            "peak"
-        )
-    if offers:
-        names = [f"{offer.case.framework} {offer.case.strategy}" for offer in find_least(offers)]
-        needs_mib = format_guessed_needs(offers[0].needs, offers[0].least_needs)
-        verb = "needs least" if len(names) == 1 else "need least, equally"
-        summary += f"; {join_words(names)} {verb}, {needs_mib} MiB"
-    out.print(f"{summary}.", markup=False, highlight=False, soft_wrap=True)
+    summary = summarize_offers(offers, budget)
+    out.print(summary, markup=False, highlight=False, soft_wrap=True)
     notes = [f"{case.strategy}: not predicted, {why}" for case, why in unpredicted.items()]
     lenders = describe_lenders(searches.name_lender(offer.case) for offer in offers)
     if lenders:
         notes.append(lenders)
     make_table(question, offers, budget, notes).terminal(out)
     out.print(NOT_IN_BUDGET, markup=False, highlight=False, soft_wrap=True)
+
+
+def summarize_offers(offers: list[RankOffer], budget: int) -> str:
+    """Return a sentence on how many strategies fit into so many bytes, and which needs least.
+
+    `offers` begin with the one that needs least.
+    """
+    fitting_count = sum(offer.needs <= budget for offer in offers)
+    may_fit_count = sum(offer.may_fit(budget) for offer in offers)
+    clauses = [
+        f"{fitting_count} of {len(offers)} strategies fit into {format_mib(budget)} MiB of each "
+        "rank, as predicted"
+    ]
+    if may_fit_count:
+        clauses.append(
+            f"{may_fit_count} more may, which depends on what their processes keep next to the peak"
+        )
+    if offers:
+        names = [f"{offer.case.framework} {offer.case.strategy}" for offer in find_least(offers)]
+        needs_mib = format_guessed_needs(offers[0].needs, offers[0].least_needs)
+        verb = "needs least" if len(names) == 1 else "need least, equally"
+        clauses.append(f"{join_words(names)} {verb}, {needs_mib} MiB")
+    return f"{'; '.join(clauses)}."
 
 
 def find_least(offers: list[RankOffer]) -> list[RankOffer]:

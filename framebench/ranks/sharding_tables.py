@@ -43,7 +43,7 @@ def make_tables(root: Path) -> list[Table]:
 
 
 def list_parameters(size: str) -> list[Param]:
-    """Return the Transformer's parameters."""
+    """Return the parameters of the Transformer in a size, whose states the tables divide."""
     workload = spec.load_workload("transformer")
     return list(workload.params(workload.config(size)))
 

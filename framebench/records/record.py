@@ -85,7 +85,7 @@ class Record(RecordBase, RecordPart):
     @field_validator("effect")
     @classmethod
     def refuse_wrong_size(cls, effect: StrategyEffect | None) -> StrategyEffect | None:
-        """Refuse saved bytes that are no number of bytes: tables show them."""
+        """Raise ValueError for saved bytes that are no number of bytes: tables show them."""
         size = effect.evidence.get("activation_bytes") if effect else None
         if size is not None and not is_size(size):
             raise ValueError(f"activation_bytes is a number of bytes, and not {str(size)[:40]!r}")
@@ -93,7 +93,7 @@ class Record(RecordBase, RecordPart):
 
     @model_validator(mode="after")
     def refuse_times_without_turns(self) -> Self:
-        """Refuse times without the turns in which they were taken."""
+        """Raise ValueError for times without the turns in which they were taken."""
         if self.step_s and self.turns is None:
             raise ValueError("step_s without turns")
         return self
@@ -116,7 +116,7 @@ class Record(RecordBase, RecordPart):
 
     @property
     def cpu(self) -> str | None:
-        """Return the processor."""
+        """Return the processor's name, or None if it is unknown."""
         return self.provenance.hardware.get("cpu")
 
     @property

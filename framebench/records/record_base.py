@@ -112,7 +112,7 @@ class RecordBase:
 
     @property
     def parsed(self) -> Case:
-        """Return the case."""
+        """Return the case that was measured, which may be of another version (`Case.is_known`)."""
         return parse_case(self.case)
 
     @property
@@ -125,7 +125,7 @@ class RecordBase:
 
     @property
     def peak_bytes(self) -> int | None:
-        """Return the peak of a steady step by `peak_instrument`."""
+        """Return the peak of a steady step by `peak_instrument`, or None without one."""
         return self.peaks[self.peak_instrument] if self.peak_instrument else None
 
     @property
@@ -175,7 +175,7 @@ class RecordBase:
 
     @property
     def step_time_s(self) -> float | None:
-        """Return the median time of a step over the samples."""
+        """Return the median time of a step over the samples, or None without any."""
         return statistics.median(self.step_s) if self.step_s else None
 
     @property
@@ -204,7 +204,7 @@ class RecordBase:
 
     @property
     def framework_version(self) -> str | None:
-        """Return the release without the build's label: `2.13.0` of `2.13.0+cpu`."""
+        """Return the release without the build's label, such as `2.13.0`, or None if unknown."""
         version = self.provenance.versions.get(self.parsed.framework)
         return version and version.partition("+")[0]
 

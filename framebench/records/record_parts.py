@@ -93,7 +93,7 @@ class Provenance(RecordPart):
     @field_validator("hardware")
     @classmethod
     def refuse_wrong_types(cls, hardware: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a memory size that is not a number of bytes, and names that are not text.
+        """Raise ValueError for a memory size that is no number, and for names that are no text.
 
         Fingerprints and limits are computed from these, and tables show them.
         """

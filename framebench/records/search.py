@@ -29,17 +29,17 @@ class Probe(RecordPart):
 
     @property
     def instrument(self) -> str | None:
-        """Return the instrument that `peak` is read by."""
+        """Return the instrument that `peak` is read by, or None without peaks."""
         return find_first(INSTRUMENTS, self.peaks)
 
     @property
     def peak(self) -> int | None:
-        """Return the peak of a steady step in bytes."""
+        """Return the peak of a steady step in bytes, or None without peaks."""
         return self.peaks[self.instrument] if self.instrument else None
 
     @property
     def needs(self) -> int | None:
-        """Return the bytes that a limit must leave: the steady peak plus the kept bytes."""
+        """Return the bytes that a limit must leave, steady peak plus kept bytes, or None."""
         return None if self.peak is None else self.peak + (self.kept_bytes or 0)
 
 

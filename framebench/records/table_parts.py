@@ -68,7 +68,7 @@ class TableProvenance(Struct, gc=False):
     calibration: TableCalibration | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what `record.Provenance` refuses, and have texts of many records only once."""
+        """Raise ValueError as `record_parts` does, and have texts of many records only once."""
         check_machine(self.machine)
         if not FIRST <= self.measured_at < END:
             raise ValueError(f"measured at {self.measured_at}")

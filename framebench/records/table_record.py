@@ -53,7 +53,7 @@ class TableRecord(RecordBase, Struct, gc=False):
     effect: TableEffect | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a text that is no case, and times without the turns in which they were taken."""
+        """Raise ValueError for a text that is no case, and for times without their turns."""
         parse_case(self.case)
         if self.step_s and self.turns is None:
             raise ValueError("step_s without turns")
@@ -73,7 +73,7 @@ class TableRecord(RecordBase, Struct, gc=False):
 
     @property
     def cpu(self) -> str | None:
-        """Return the processor."""
+        """Return the processor's name, or None if it is unknown."""
         return self.provenance.hardware.cpu
 
     @property

@@ -151,6 +151,8 @@ def write_references(
 ) -> Path:
     """Write the values of all keys, or of new ones in addition to the existing keys.
 
+    Returns the file of the values.
+
     The first framework makes the values, and the second one confirms them. With `unconfirmed`, what
     only one of them has values for is written too, and the file says whose values they are.
 

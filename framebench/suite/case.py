@@ -175,6 +175,16 @@ class Case:
         return self.batch * self.workload_spec.units(self.config)
 
     @property
+    def length_strategy(self) -> str:
+        """Return the part of the strategy that says how `varlen` batches lengths, such as `raw`."""
+        (name,) = [part.name for part in self.parts if part.axis == "lengths"]
+        return name
+
+    def make_stream(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Make the batches of `varlen`, of tokens and targets (`Workload.make_stream`)."""
+        return self.workload_spec.make_stream(self.config, self.batch, self.length_strategy)
+
+    @property
     def decoded(self) -> int:
         """Return how many tokens of each sequence a step of `generate` computes one by one.
 
@@ -260,7 +270,7 @@ class Case:
         return support
 
     def _explain_absence(self) -> str | None:
-        """Return why the framework has no model of the workload, if so."""
+        """Return why the framework has no model of the workload, or None if it has one."""
         if self.workload == USER_MODEL:
             return None
         if self.workload not in spec.find_folders():
@@ -271,7 +281,7 @@ class Case:
         return None
 
     def _explain_unsupported(self, support: Support) -> str | None:
-        """Return why the workload does not allow a strategy that the framework has, if so."""
+        """Return why the workload forbids a strategy that the framework has, or None."""
         names = {part.name for part in self.strategy_spec.parts}
         for part in self.strategy_spec.parts:
             if part.needs and names.isdisjoint(part.needs):

@@ -25,8 +25,6 @@ from framebench.suite.tensors import Summaries
 # 3: other canonical values, verified tensor by tensor; garbage is collected before live bytes are
 #    read.
 VERSION = 3
-# begins the names of the blocks of studies/noise that are for memory
-MEMORY_STUDY = "study-memory"
 REFERENCE_FLOP = 2**32  # of the reference matmul that blocks have between their turns
 LOSS_STEPS = 1  # the second verified loss is observed after this many updates
 
@@ -65,9 +63,6 @@ class Task:
     memory_limit: int | None = None  # bytes of private memory the worker may map
     reference: Reference | None = None  # where golden.json has no values
     verified: VerifiedBlock | None = None  # then only the losses are verified again
-    # For studies of what verdicts find, which plant a known difference. No case is measured so.
-    spin: float = 0.0  # a share of its own time by which each timed step is made longer
-    extra: float = 0.0  # a share of its peak by which each step holds more
 
     @staticmethod
     def from_dict(fields: dict[str, Any]) -> Task:

@@ -63,7 +63,7 @@ class UncachedLoader(SourceFileLoader):
     """Load a source, and write no byte code next to it."""
 
     def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
-        """Write nothing."""
+        """Write no byte code, which Python would do here."""
 
 
 def load_without_byte_code(folder: Path) -> None:

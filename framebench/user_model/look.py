@@ -24,7 +24,7 @@ HasTime = Callable[[Sequence[Variant]], bool]  # whether these variants may stil
 
 
 def has_time_always(variants: Sequence[Variant]) -> bool:
-    """Allow all variants."""
+    """Return that these variants may be measured: there is no time limit."""
     return True
 
 

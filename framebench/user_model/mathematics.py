@@ -40,15 +40,7 @@ class Float64Checks:
         on_phase: Callable[[Case, str], None],
     ) -> dict[Variant, Mathematics]:
         """Return the outcome of these variants, and of all that are checked together with them."""
-        together = list(variants)
-        is_eager = not all(variant.case.strategy_spec.compiles for variant in variants)
-        if self.checks_ahead and is_eager:
-            for variant in self.variants:
-                if variant not in together and not variant.case.strategy_spec.compiles:
-                    together.append(variant)
-        processes = 1 if nvml.list_gpus() else len(options.list_cores())
-        if not fits([FLOAT64_BY_FLOAT32 * self.baseline_bytes], read_free_memory(), processes - 1):
-            processes = 1
+        together = self.add_others(variants)
         batch = choose_small_batch([variant.case for variant in self.variants])
         small = [replace(variant.case, batch=batch) for variant in together]
         outcomes = mathematics.compute_missing(
@@ -58,13 +50,40 @@ class Float64Checks:
             options,
             partial(on_phase, together[0].case),
             replace(self.variants[0].case, batch=batch),
-            processes,
+            self.choose_processes(options),
         )
         return {variant: outcomes[case.id] for variant, case in zip(together, small)}
 
+    def add_others(self, variants: list[Variant]) -> list[Variant]:
+        """Return these variants, and all others that are checked ahead with them."""
+        if not self.checks_ahead or all(map(compiles, variants)):
+            return variants
+        others = []
+        for variant in self.variants:
+            if variant not in variants and not compiles(variant):
+                others.append(variant)
+        return variants + others
+
+    def choose_processes(self, options: Options) -> int:
+        """Return how many processes check at once: one for each core, or one if memory is small."""
+        if nvml.list_gpus():
+            return 1
+        processes = len(options.list_cores())
+        process_bytes = FLOAT64_BY_FLOAT32 * self.baseline_bytes
+        can_run_together = fits([process_bytes], read_free_memory(), more=processes - 1)
+        return processes if can_run_together else 1
+
+
+def compiles(variant: Variant) -> bool:
+    """Return whether the variant's strategy compiles the step."""
+    return variant.case.strategy_spec.compiles
+
 
 def choose_small_batch(cases: list[Case]) -> int:
-    """Return the smallest part of the batch that divides into the micro-batches of every case."""
+    """Return the smallest part of the batch that every case can cut into its micro-batches.
+
+    It has at least SMALLEST samples, if the batch has as many, and divides the batch.
+    """
     batch = cases[0].batch
     for part in range(min(SMALLEST, batch), batch + 1):
         if batch % part == 0 and all(

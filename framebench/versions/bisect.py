@@ -199,7 +199,7 @@ class ReleaseBench:
     progress: Listener = SILENT
 
     def measure(self, release: str) -> ReleaseResult:
-        """Measure a release and print the result. Raises OSError if a record cannot be written."""
+        """Measure a release, and print and return the result. Raises OSError."""
         variant = Variant(self.case, releases.describe_release(self.case.framework, release))
         options = Options(rounds=0, peaks_each_block=True)
         with Run(self.session, options, self.results, self.progress) as run:

@@ -26,7 +26,7 @@ class ReleaseResult(RecordPart):
 
     @property
     def value(self) -> float | None:
-        """Return the median over the processes."""
+        """Return the median over the processes, or None if no process has a number."""
         return median(self.values) if self.values else None
 
     @property

@@ -379,7 +379,7 @@ def bisect(
     last: Annotated[str, typer.Argument(help="The newer release.")],
     case_or_file: Annotated[str, typer.Argument(help=CASE_HELP, metavar="case")],
     framework: Annotated[str, typer.Option(help="Such as jax.")],
-    threshold: Annotated[str, typer.Option(help="The smallest change that matters.")] = "1%",
+    threshold: Annotated[str, typer.Option(help="Relative change of the peak that counts.")] = "1%",
     processes: Annotated[int, typer.Option(min=1, help=PROCESSES_HELP)] = PROCESSES,
     keep: Keep = False,
     device: TargetDevice = None,

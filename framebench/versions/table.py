@@ -157,17 +157,19 @@ def list_notes(
 def describe_hidden(rows: Sequence[QuantityComparison]) -> str:
     """Return how many rows are hidden by quantity, why, and their ratios of peaks."""
     counts = Counter(row.quantity for row in rows)
-    text = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
-    reasons = {row.reason for row in rows if row.reason in COUNTED_REASONS}
-    if reasons:
-        text += f" ({'; '.join(sorted(map(str, reasons)))})"
-    peaks = []
+    reasons = set()
+    ratios = []
     for row in rows:
+        if row.reason in COUNTED_REASONS:
+            reasons.add(str(row.reason))
         if row.quantity == PEAK.name and row.ratio is not None:
             interval = verdicts.format_interval(row.low, row.high)
-            peaks.append(f"{row.case} {row.ratio:.3f} ({interval})")
-    if peaks:
-        text += f". Undecided ratios of peaks: {', '.join(peaks)}"
+            ratios.append(f"{row.case} {row.ratio:.3f} ({interval})")
+    text = ", ".join(f"{quantity} of {count}" for quantity, count in counts.items())
+    if reasons:
+        text += f" ({'; '.join(sorted(reasons))})"
+    if ratios:
+        text += f". Undecided ratios of peaks: {', '.join(ratios)}"
     return text
 
 

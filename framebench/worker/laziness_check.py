@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from framebench.adapters.base import Adapter, Batch, find_length_strategy
+from framebench.adapters.base import Adapter, Batch
 from framebench.models.spec import USER_MODEL
 from framebench.suite.trees import list_arrays, map_tree
 from framebench.worker.stepping import make_timed_step
@@ -81,9 +81,7 @@ def give_other_inputs(adapter: Adapter) -> None:
     """Shift each sample of the adapter's inputs by one place, and do not change the targets."""
     case = adapter.case
     if case.scenario == "varlen":
-        strategy = find_length_strategy(case)
-        stream = adapter.workload.make_stream(adapter.config, case.batch, strategy)
-        adapter.stream = [put_shifted(adapter, x, y) for x, y in stream]
+        adapter.stream = [put_shifted(adapter, x, y) for x, y in case.make_stream()]
     else:
         x, y = adapter.workload.make_batch(adapter.config, case.batch)
         adapter.inputs = put_shifted(adapter, x, y)

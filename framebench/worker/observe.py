@@ -207,7 +207,7 @@ def unbias_running_variances(
     Args:
         adapter: It tells whether its framework's running variances are biased.
         tensors: Weights and buffers after the forward passes.
-        before: Weights and buffers before the forward passes, by name.
+        initial_tensors: Weights and buffers before the forward passes, by name.
         passes: The number of forward passes.
     """
     counts: Mapping[str, int] = {}  # values per channel, by buffer

@@ -114,17 +114,19 @@ class OptimizerCheck:
             name: The name of the weight.
             states: By kind, the weight's states after the update, as flat arrays.
         """
-        initial = self.initial_weights[name].reshape(-1)
+        initial_weight = self.initial_weights[name]
         if name not in self.expected_change:
-            self.expected_change[name] = np.zeros(self.initial_weights[name].shape, np.float32)
+            self.expected_change[name] = np.zeros(initial_weight.shape, np.float32)
+        initial = initial_weight.reshape(-1)
         # a view: what is written into it is written into `self.expected_change`
         change = self.expected_change[name].reshape(-1)
         for start in range(0, initial.size, CHUNK):
             chunk = slice(start, start + CHUNK)
-            before = initial[chunk] + change[chunk].astype(np.float64)
+            initial_numbers = initial[chunk]
+            before = initial_numbers + change[chunk].astype(np.float64)
             states_of_chunk = {kind: state[chunk] for kind, state in states.items()}
             after = compute_update(optimizer, self.steps, before, states_of_chunk)
-            change[chunk] = after - initial[chunk]
+            change[chunk] = after - initial_numbers
 
     def compute_errors(self, adapter: Adapter) -> dict[str, float]:
         """Return the relative error of each weight's change, by name.

@@ -64,18 +64,12 @@ def add_readings(readings: list[Reading]) -> Reading:
 
 
 class Timing:
-    """Times a case's steps, turn by turn.
+    """Times a case's steps, turn by turn."""
 
-    `spin` lengthens each step by a share of its own time, in a busy loop; only studies use it.
-    """
-
-    def __init__(
-        self, adapter: Adapter, instructions: Counter | None = None, spin: float = 0.0
-    ) -> None:
+    def __init__(self, adapter: Adapter, instructions: Counter | None = None) -> None:
         """Begin without turns; `instructions` counts instructions, if the processor can."""
         self.adapter = adapter
         self.instructions = instructions
-        self.spin = spin
         self.stopwatch: Stopwatch | None = adapter.make_stopwatch()
         self.losses: list[float] = []  # of each training step, read after its clock has stopped
         self.steps = 0
@@ -128,10 +122,6 @@ class Timing:
         for _ in range(steps - 1):
             make_step(self.adapter)
         make_timed_step(self.adapter)
-        if self.spin:
-            end = time.perf_counter()
-            while time.perf_counter() < end + self.spin * (end - start):
-                pass  # busy, as the step itself would be
         device_s = 0.0
         if self.stopwatch:
             self.stopwatch.stop()

@@ -173,9 +173,9 @@ def observe_steps(adapter: Adapter) -> ObservedSteps:
 def observe_more(adapter: Adapter, earlier: ObservedSteps) -> ObservedSteps:
     """Repeat the perturbed steps until there are RUNS_BEFORE_WRONG, and widen the tolerances.
 
-    If steps are slow there are only RUNS. The adapter must be one that can go back to its first
-    weights. It makes its canonical steps again afterwards, so that the steps which follow continue
-    from there; what was observed stays what it was.
+    Returns the steps with all repetitions; `earlier` has fewer. The adapter must be one that can go
+    back to its first weights. It makes its canonical steps again afterwards, so that the steps
+    which follow continue from there; what was observed stays what it was.
     """
     perturbation = PERTURBATION[find_precision(adapter.case)]
     seconds = list(earlier.seconds)
@@ -266,7 +266,10 @@ def find_precision(case: Case) -> str:
 def observe_perturbed(
     adapter: Adapter, seed: int, perturbation: float
 ) -> tuple[list[float], Observed]:
-    """Make the first steps from perturbed weights, in the step as it was compiled."""
+    """Make the first steps from perturbed weights; return the seconds of each, and their results.
+
+    The step is the one that was compiled for the weights themselves.
+    """
     case = adapter.case
     adapter.case = PerturbedCase.perturb(case, seed, perturbation)
     try:

@@ -70,7 +70,7 @@ def find_reference(case: Case, session_reference: Reference | None = None) -> Re
 
 
 def drop_local_buffers(case: Case, tensors: Summaries) -> Summaries:
-    """Drop buffers where each rank normalises its own part of the batch.
+    """Return the tensors without buffers where each rank normalises its own part of the batch.
 
     In training no other tensor depends on them.
     """
@@ -131,15 +131,16 @@ def confirm_first_steps(
 
 
 def describe_source(case: Case, reference: Reference) -> str | None:
-    """Return where the values come from if two frameworks have not agreed on them."""
+    """Return which case or framework made the values, or None if two frameworks agree on them."""
     return reference.case or case.workload_spec.unconfirmed.get(case.golden_key)
 
 
 def measure_rounded_sums(adapter: Adapter, first_steps: ObservedSteps) -> ObservedSteps:
     """Measure the errors of sums of gradients in a type of 16 bits, and widen tolerances by them.
 
-    The adapter makes its canonical steps again afterwards, so that the steps which follow continue
-    from there. Where no gradients are added up in such a type nothing changes.
+    Returns the steps with the wider tolerances. The adapter makes its canonical steps again
+    afterwards, so that the steps which follow continue from there. Where no gradients are added up
+    in such a type nothing changes.
     """
     repeated = adapter.repeat_with_exact_sums(partial(repeat_first_steps, adapter))
     if repeated is None:

@@ -197,7 +197,7 @@ def measure_time(
     step_s = warm_up(adapter, task, first_steps.seconds[-1])
     emit({"phase": "timing"})
     adapter.budget_s = math.inf  # the case is fast enough: a single long step is an accident
-    timing = Timing(adapter, counter, task.spin)
+    timing = Timing(adapter, counter)
     timing.losses.append(adapter.loss())
     if task.core_until_ready is not None and task.core is not None:
         cores.pin(task.core)
@@ -274,8 +274,6 @@ def measure_memory(adapter: Adapter, task: Task, emit: Emit) -> MemoryResult:
     emit({"phase": "first step"})
     cold = measure_peaks(adapter)
     emit({"phase": "memory"})
-    if task.extra:
-        enlarge_steps(adapter, task.extra)
     steady = repeat_new_shapes(adapter, lambda: measure_steady_peaks(adapter, task))
     return MemoryResult(
         peaks=find_largest_peaks(steady),
@@ -391,23 +389,6 @@ def measure_peaks(adapter: Adapter) -> dict[str, int]:
 def find_largest_peaks(samples: list[dict[str, int]]) -> dict[str, int]:
     """Return the largest of several peaks in bytes, by instrument."""
     return {name: max(sample[name] for sample in samples) for name in samples[0]}
-
-
-def enlarge_steps(adapter: Adapter, share: float) -> None:
-    """Make each later step allocate this share of its peak in addition. Only for studies."""
-    plain = measure_peaks(adapter)
-    instrument = "allocator.in_use" if "allocator.in_use" in plain else "host.rss"
-    size = round(share * plain[instrument])
-    adapter.allocate(size)  # once before, since the first allocation may be compiled
-    step = adapter.one_step
-
-    def larger_step() -> None:
-        extra_memory = adapter.allocate(size)
-        step()
-        adapter.synchronize()
-        del extra_memory
-
-    adapter.one_step = larger_step  # type: ignore[method-assign]
 
 
 def limit_memory(task: Task) -> None:

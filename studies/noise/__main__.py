@@ -13,12 +13,12 @@ from framebench.analysis.rendering import Table
 from framebench.analysis.results import Results
 from framebench.cli.shared import err, open_session, say
 from framebench.engine import environments, runner
-from framebench.engine.blocks import Run
 from framebench.engine.blocks import measure as measure_blocks
 from framebench.engine.progress import CaseProgress
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import DEFAULT_SIZE, Case
 from studies.noise import other_machine, plan, repeatability, verdicts, widths
+from studies.noise.planting import PlantingRun
 from studies.tables import IntoReadme, show_tables
 
 STUDY = Path(__file__).parent
@@ -77,6 +77,7 @@ def measure(
     timed_cases = select_supported(plan.cases(size), frameworks)
     folder = results or Path(f".study-{condition}")
     folder.mkdir(parents=True, exist_ok=True)
+    scripts = folder.absolute() / ".planted"
     command = ["study", condition, size, str(blocks), *filter(None, [part]), *(framework or ())]
     with open_session(folder, " ".join(command)) as opened:
         ready = {name: environments.ensure(name, say=say) for name in frameworks}
@@ -85,14 +86,14 @@ def measure(
         with (
             plan.busy(busy_processes),
             CaseProgress(timed_cases, folder, err, turns) as progress,
-            Run(opened.id, runner.Options(memory=False), folder, progress) as run,
+            PlantingRun(opened.id, runner.Options(memory=False), folder, progress) as run,
         ):
             if part != Part.MEMORY:
-                measure_blocks(plan.timed(timed_cases, ready), run, blocks)
+                measure_blocks(plan.timed(timed_cases, ready, scripts), run, blocks)
             if part != Part.TIME:
                 run.options = runner.Options(rounds=1)  # of these only the memory matters
                 memory_cases = select_supported(plan.larger_cases(size), frameworks)
-                measure_blocks(plan.held(memory_cases, ready), run)
+                measure_blocks(plan.held(memory_cases, ready, scripts), run)
     say(f"next: python -m studies.noise keep {condition} {folder}; python -m studies.noise")
 
 

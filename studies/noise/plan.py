@@ -8,6 +8,7 @@ import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from framebench.engine.environments import Environment
 from framebench.engine.groups import Group
@@ -15,7 +16,7 @@ from framebench.engine.timed_process import Variant
 from framebench.models import spec
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from framebench.suite.protocol import MEMORY_STUDY
+from studies.noise.planting import plant
 
 EQUAL = 4  # processes without a difference: two comparisons that share no process
 SPINS = (0.03, 0.05, 0.10, 0.20)  # shares by which steps are made longer
@@ -45,6 +46,7 @@ IN_MEMORY = (
     ("resnet50", "train", "fp32"),
 )
 EQUAL_IN_MEMORY = 8
+MEMORY_GROUP = "study-memory"  # begins the names of the blocks that are for memory
 
 
 def cases(size: str = "cpu") -> list[Case]:
@@ -75,28 +77,31 @@ def make_cases(framework: str, places: Iterable[tuple[str, str, str]], size: str
     return cases
 
 
-def timed(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
+def timed(chosen: Iterable[Case], ready: dict[str, Environment], scripts: Path) -> list[Group]:
     """Return a group of equal and slowed processes for each case.
 
-    They share a block, whatever memory it takes.
+    They share a block, whatever memory it takes. `scripts` is the folder that `plant` writes into.
     """
     groups = []
     for case in chosen:
         environment = ready[case.framework]
         equal = [Variant(case, environment) for _ in range(EQUAL)]
-        slowed = [Variant(case, environment, spin=share) for share in SPINS]
+        slowed = [Variant(case, plant(environment, scripts, spin=share)) for share in SPINS]
         groups.append(Group(f"study/{case.id}", (*equal, *slowed)))
     return groups
 
 
-def held(chosen: Iterable[Case], ready: dict[str, Environment]) -> list[Group]:
-    """Return a group of equal processes and of such that hold more memory for each case."""
+def held(chosen: Iterable[Case], ready: dict[str, Environment], scripts: Path) -> list[Group]:
+    """Return a group of equal processes and of such that hold more memory for each case.
+
+    `scripts` is the folder that `plant` writes into.
+    """
     groups = []
     for case in chosen:
         environment = ready[case.framework]
-        equal = [Variant(case, environment, extra=0.0) for _ in range(EQUAL_IN_MEMORY)]
-        larger = [Variant(case, environment, extra=share) for share in EXTRAS]
-        groups.append(Group(f"{MEMORY_STUDY}/{case.id}", (*equal, *larger)))
+        equal = [Variant(case, environment) for _ in range(EQUAL_IN_MEMORY)]
+        larger = [Variant(case, plant(environment, scripts, extra=share)) for share in EXTRAS]
+        groups.append(Group(f"{MEMORY_GROUP}/{case.id}", (*equal, *larger)))
     return groups
 
 

@@ -31,7 +31,7 @@ from framebench.analysis.reports.verdicts import Verdict, compare_memory, compar
 from framebench.analysis.statistics import CONFIDENCE, PEAK, TIME, UNDECIDED, WIDE_INTERVAL
 from framebench.records import store
 from framebench.records.record import Record
-from framebench.suite.protocol import MEMORY_STUDY
+from studies.noise.plan import MEMORY_GROUP
 
 DATA = Path(__file__).parent / "data"
 # the share that is to be found, by what was planted; of equal variants the share of false alarms
@@ -117,7 +117,7 @@ def compare_variants(condition: str, records: Iterable[Record]) -> list[Pair]:
     for case in sorted({r.case for r in good}):
         of_case = [r for r in good if r.case == case]
         framework = case.split("/")[1]
-        of_memory_half = [r for r in of_case if r.turns and f"/{MEMORY_STUDY}/" in r.turns.block]
+        of_memory_half = [r for r in of_case if r.turns and f"/{MEMORY_GROUP}/" in r.turns.block]
         of_time_half = [r for r in of_case if r.timed and r not in of_memory_half]
         for variants in match_variants(of_time_half, "spin"):
             verdict = compare_times(variants.base, variants.change, blocks)

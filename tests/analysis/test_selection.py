@@ -105,6 +105,11 @@ def test_records_under_a_limit_or_with_planted_slowdowns_do_not_count(changes):
     assert [case.newest for case in select_cases([free, limited])] == [free]
 
 
+def test_a_record_with_a_planted_difference_is_not_usable():
+    assert record().usable
+    assert not change_provenance(record(), planted={"spin": 0.05}).usable
+
+
 def test_the_pinned_version_counts_or_else_the_one_measured_last():
     old = change_provenance(record(), versions={"torch": find_pinned_version("torch")})
     new = make_later(change_provenance(record(), versions={"torch": "9.9.9"}))

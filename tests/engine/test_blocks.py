@@ -283,16 +283,6 @@ def list_cases(variants: tuple[Variant, ...]) -> list[Case]:
     return [variant.case for variant in variants]
 
 
-def test_a_record_with_a_planted_difference_is_not_usable(fake_worker, results):
-    plain, planted = Variant(CASE, fake_worker), Variant(CASE, fake_worker, spin=0.05, extra=0.02)
-    with open_run(results, Options(rounds=3)) as opened:
-        measure_group(Group("planted", (plain, planted)), opened)
-        (plain_record,) = opened.get_records(plain)
-        (planted_record,) = opened.get_records(planted)
-    assert planted_record.provenance.planted == {"spin": 0.05, "extra": 0.02}
-    assert (plain_record.usable, planted_record.usable) == (True, False)
-
-
 BASE = replace(CASE, size="full", batch=8)  # a size without float64 values
 
 

@@ -568,7 +568,9 @@ class JaxAdapter(Adapter):
 
     def live_bytes(self) -> int:
         on_device = [a for a in jax.live_arrays() if a.sharding.memory_kind != "pinned_host"]
-        return count_bytes(on_device) - sum(self.measure_held_arrays().values())
+        # globals of a user's file may hold some of them, which `untracked_bytes` counts
+        held_by_globals = sum(self.measure_held_arrays().values())
+        return count_bytes(on_device) - held_by_globals
 
     def make_array_finder(self) -> tuple[FindStorages, set[int]]:
         storages_by_array = {}

@@ -36,7 +36,10 @@ def no_donate(adapter: JaxAdapter) -> Proof:
 
 @switch
 def mu_bf16(adapter: JaxAdapter) -> Proof:
-    """Keep the first moment in bfloat16; the update is computed before the moment is rounded."""
+    """Keep the first moment in bfloat16; the update is computed before the moment is rounded.
+
+    Raises IncompatibleStrategies for an optimizer without a first moment.
+    """
     optimizer = adapter.case.optimizer
     if "first moment" not in optimizer.states:
         raise IncompatibleStrategies(
@@ -59,7 +62,8 @@ def mu_bf16(adapter: JaxAdapter) -> Proof:
 def train_once(adapter: JaxAdapter) -> Evidence:
     """Train another model for one step in the adapter's precision, and drop all that refers to it.
 
-    The case of the adapter is one of evaluation; the other model is trained by the baseline.
+    Returns the number of steps and the loss. The case of the adapter is one of evaluation; the
+    other model is trained by the baseline.
     """
     # the new adapter below replaces the callback by which this adapter counts collections
     callbacks = list(gc.callbacks)

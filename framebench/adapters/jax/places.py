@@ -47,6 +47,8 @@ def add_scope(call: Callable[..., Any]) -> Callable[..., Any]:
 def list_widened_layers(adapter: JaxAdapter) -> list[str]:
     """Return the layers with a `dtype` of their own whose forward pass has products in float32.
 
+    Each is a text such as `blocks.0.up: dot_general`.
+
     A strategy of mixed precision sets the `dtype` of every layer that has one. Other modules, such
     as a user's own with nothing but weights, compute in the type that follows from their operands.
     The step is traced anew, with the names of its modules, and not run.

@@ -84,7 +84,7 @@ def distill(adapter: JaxAdapter) -> Proof:
         adapter.constants["teacher"] = adapter.place("teacher", arrays)
 
     def run_teacher(constants: Tree, x: Array) -> Array:
-        """Return the teacher's logits."""
+        """Return the logits of the full model, whose arrays are among the constants."""
         return nnx.merge(teacher_graphs[0], *constants["teacher"])(x)
 
     def loss(logits: Array, x: Array, y: Array, constants: Tree) -> Array:

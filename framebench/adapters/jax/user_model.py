@@ -162,17 +162,27 @@ def split_callable_tree(model: Any) -> tuple[Any, Callable[..., Any]]:
 
     The weights are in the same tree, which has None in the place of everything else.
     """
-    weights = jax.tree.map(lambda leaf: leaf if is_weight(leaf) else None, model)
-    others = jax.tree.map(lambda leaf: None if is_weight(leaf) else leaf, model)
 
-    def choose(weight: Any, other: Any) -> Any:
+    def keep_weight(leaf: Any) -> Any:
+        return leaf if is_weight(leaf) else None
+
+    def keep_other(leaf: Any) -> Any:
+        return None if is_weight(leaf) else leaf
+
+    def join(weight: Any, other: Any) -> Any:
         return other if weight is None else weight
 
+    def is_none(node: Any) -> bool:
+        return node is None
+
+    others = jax.tree.map(keep_other, model)
+
     def apply(weights: Any, *inputs: Any, **kwargs: Any) -> Any:
-        whole = jax.tree.map(choose, weights, others, is_leaf=lambda node: node is None)
+        # JAX takes None for an empty tree, unless it is told that it is a leaf
+        whole = jax.tree.map(join, weights, others, is_leaf=is_none)
         return whole(*inputs, **kwargs)
 
-    return weights, apply
+    return jax.tree.map(keep_weight, model), apply
 
 
 def name_path(path: tuple[Any, ...]) -> str:

@@ -246,13 +246,13 @@ class JittorLeanGelu(jt.Function):
     """GELU, x Phi(x), that keeps only x for the backward pass."""
 
     def execute(self, x: Var) -> Var:
-        """Return GELU."""
+        """Return x Phi(x), and keep x."""
         self.x = x.detach()
         with jt.no_grad():
             return self.x * (1 + jt.erf(self.x * ROOT_HALF)) / 2
 
     def grad(self, upstream: Var) -> Var:
-        """Return the derivative, computed from x."""
+        """Return the gradient of x, computed from x and that of the output."""
         x = self.x
         density = jt.exp(-x * x / 2) / ROOT_TWO_PI
         return upstream * ((1 + jt.erf(x * ROOT_HALF)) / 2 + x * density)
@@ -266,7 +266,7 @@ class JittorWastefulGelu(jt.Function):
     """
 
     def execute(self, x: Var) -> Var:
-        """Return GELU."""
+        """Return x Phi(x), and keep each step of its computation."""
         with jt.no_grad():
             x = x.detach()
             scaled = (x * ROOT_HALF).stop_fuse()
@@ -277,7 +277,7 @@ class JittorWastefulGelu(jt.Function):
             return x * cumulative
 
     def grad(self, upstream: Var) -> Var:
-        """Return the derivative, from the kept results."""
+        """Return the gradient of x, from the kept results and that of the output."""
         x, _, _, cumulative, density = self.saved
         return upstream * (cumulative + x * density)
 

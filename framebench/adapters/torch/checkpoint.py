@@ -98,7 +98,7 @@ def share_arguments(block: nn.Module, arguments: list[Any]) -> tuple[Callable[..
 
 
 def _observe_without_recomputation(adapter: TorchAdapter) -> tuple[Evidence, Counter[nn.Module]]:
-    """Observe a step whose blocks are not recomputed, and count how often each block runs in it.
+    """Return the evidence of a step without recomputation, and how often each block runs in it.
 
     Proofs compare with this step, since a user's block may run several times in a forward pass, or
     not at all if the model drops layers at random. The step has the seed of the observed one, so

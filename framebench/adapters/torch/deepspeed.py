@@ -52,7 +52,7 @@ class _EngineOptimizer:
         """Do nothing: the engine drops gradients after each update."""
 
     def step(self) -> None:
-        """Update the weights."""
+        """Update this rank's weights, and measure the gradients before that, as it drops them."""
         self.measure_gradients()
         self.engine.step()
 

@@ -99,7 +99,7 @@ def growing_cache(adapter: TorchAdapter) -> Proof:
 
 
 def make_growing_cache(adapter: TorchAdapter) -> GrowingCache:
-    """Return an empty cache."""
+    """Return a cache without tokens, which grows along the axis of tokens, the third."""
     return GrowingCache(adapter.config.layers, lambda old, new: torch.cat((old, new), 2))
 
 

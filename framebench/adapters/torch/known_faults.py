@@ -75,7 +75,7 @@ def _measure_convolution(channels: int, edge: int) -> float:
 
 
 def explain_wrong_gradients(adapter: Any, wrong: list[str]) -> str | None:
-    """Return PyTorch's fault that makes a step of a user's model wrong, if one is known.
+    """Return PyTorch's fault that makes a step of a user's model wrong, or None if none is known.
 
     The fault is recognised by what the step does; whether it is the cause is not tested. `wrong`
     has the weights whose gradient was wrong.

@@ -72,7 +72,7 @@ class OperatorMode(TorchDispatchMode):
     """Context in which each operator of PyTorch is run by the method `run_operator`."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operator."""
+        """Run an operator by `run_operator`, whose `kwargs` are never None."""
         return self.run_operator(func, args, kwargs or {})
 
     def run_operator(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -51,7 +51,7 @@ class TorchRecipe(AdapterParts):
 class Readings(AdapterParts):
     """The functions and settings by which results are read between two steps."""
 
-    read_logits: Callable[[], np.ndarray]  # `generate`: of all tokens after the prompt
+    read_logits: Callable[[], np.ndarray]  # `generate`: of all tokens, those of the prompt too
     gather_weights: Callable[[], AbstractContextManager[Any]]  # entered while weights are read
     # An observed step is counted by the profiler, since nothing compiles under a dispatch mode.
     uses_profiler: bool = False

@@ -43,7 +43,10 @@ switch = Switches()
 
 
 def prepare_ranks(ranks: int) -> None:
-    """Join the group as the rank that the launcher's variables name, and wait for the others."""
+    """Join the group as the rank that the launcher's variables name, and wait for the others.
+
+    Raises RuntimeError if the group has another number of ranks.
+    """
     dist.init_process_group("gloo")
     if dist.get_world_size() != ranks:
         raise RuntimeError(f"{dist.get_world_size()} ranks were launched instead of {ranks}")

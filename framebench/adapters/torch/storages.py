@@ -52,6 +52,6 @@ class Storages(TorchDispatchMode):
         self.peak = max(self.peak, self.alive)
 
     def remove_storage(self, key: int, size: int) -> None:
-        """Stop counting a storage."""
+        """Count the bytes of a storage no longer: it was freed."""
         del self.finalizers[key]
         self.alive -= size

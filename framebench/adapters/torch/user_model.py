@@ -381,7 +381,7 @@ def make_optimizers(parameters: list[nn.Parameter]) -> Any:
 
 
 def find_model(parameters: list[nn.Parameter]) -> Any:
-    """Return the model of the file that has these parameters."""
+    """Return the model of the file that has these parameters. Raises LookupError."""
     for model in MODELS:
         if any(p is parameters[0] for p in model.parameters()):
             return model

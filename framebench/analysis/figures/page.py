@@ -20,12 +20,12 @@ from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from framebench.analysis.rows import PROPER_NAMES
 from framebench.strategies.registry import look_up_strategy
+from framebench.strategies.strategy import TITLES
 
 # seaborn's `colorblind`; a framework has the same colour in every figure
 COLOURS = {"torch": "#d55e00", "jax": "#0173b2", "jittor": "#029e73"}
-COLOURS |= {name: COLOURS[framework] for framework, name in PROPER_NAMES.items()}
+COLOURS |= {name: COLOURS[framework] for framework, name in TITLES.items()}
 # a marker for each axis of the catalog that people ask for most; the others share one
 OTHER = "other settings"
 MARKERS = {

@@ -10,13 +10,14 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from framebench.analysis import rows
 from framebench.analysis.figures import FigureRequest, page
 from framebench.analysis.rendering import MIB
 from framebench.analysis.results import Results
+from framebench.analysis.rows import format_size_suffix, iterate_rows, join_words
 from framebench.analysis.searches import load_searches
 from framebench.records.record_base import parse_case
 from framebench.records.search import Fit
+from framebench.strategies.strategy import TITLES
 from framebench.suite.counting import format_span
 
 
@@ -30,7 +31,7 @@ def figures(results: Results, machines: Iterable[str]) -> Iterator[FigureRequest
         return
     for key, group in search_rows.groupby(["workload", "scenario", "size", "budget_bytes"]):
         workload, scenario, size, budget = key
-        suffix = rows.format_size_suffix(str(size))
+        suffix = format_size_suffix(str(size))
         name = f"largest-{workload}-{scenario}-{int(str(budget)) / MIB:.0f}MiB{suffix}"
         yield name, draw_largest, group
 
@@ -81,7 +82,7 @@ def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
     if not search_rows["largest"].any():
         return None
     ranked = search_rows.sort_values(["largest", "case"], ascending=[False, True])
-    ranked = ranked.assign(framework=ranked["framework"].map(rows.PROPER_NAMES))
+    ranked = ranked.assign(framework=ranked["framework"].map(TITLES))
     ranked["case"] = ranked["framework"] + " " + ranked["strategy"]
     height = 0.7 + 0.24 * len(ranked)  # inches
     grid = sns.catplot(
@@ -96,7 +97,7 @@ def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
         aspect=7.0 / height,
         legend=False,
     )
-    for index, row in enumerate(rows.iterate_rows(ranked)):
+    for index, row in enumerate(iterate_rows(ranked)):
         grid.ax.annotate(
             row.answer,
             xy=(max(row.largest, 1), index),  # the end of the bar; a logarithmic axis has no 0
@@ -108,10 +109,11 @@ def draw_largest(search_rows: pd.DataFrame) -> Figure | None:
     grid.ax.set_xscale("log", base=2)
     grid.ax.xaxis.set_major_formatter(page.PLAIN)
     grid.ax.set(xlim=(1, 2 * ranked["largest"].max()), xlabel="largest batch that fits", ylabel="")
-    first = next(rows.iterate_rows(ranked))
-    best = rows.join_words(ranked["case"][ranked["largest"] == first.largest])
+    first = next(iterate_rows(ranked))
+    best = ranked["case"][ranked["largest"] == first.largest]
+    verb = "fits" if len(best) == 1 else "fit"
     question = f"{first.workload} {first.scenario} within {first.budget_bytes / MIB:,.0f} MiB"
-    finding = f"{question}: {best} fits the largest batch, {first.answer}"
+    finding = f"{question}: {join_words(best)} {verb} the largest batch, {first.answer}"
     versions = sorted(set(ranked["framework"] + " " + ranked["framework_version"].fillna("")))
     days = ranked["measured_at"].str[:10]
     notes = [

@@ -105,7 +105,7 @@ def list_reference_guides() -> list[str]:
 
 
 def write_notebooks(source: SourceFolder) -> list[str]:
-    """Copy the executed notebooks, and write the page that lists them."""
+    """Copy the executed notebooks, and write the page that lists them; return its path, if any."""
     notebooks = sorted(EXECUTED.glob("*.ipynb"))
     if not notebooks:
         return []

@@ -68,7 +68,7 @@ def write_workloads(source: SourceFolder, machine: Machine) -> Iterator[str]:
 
 
 def write_all_cases(source: SourceFolder, machine: Machine) -> str:
-    """Write one table of all cases, and the pages that say everything about each."""
+    """Write one table of all cases, and a page about each; return the path of the table's page."""
     columns = {name: TableColumn(name.removeprefix("framework_")) for name in PLACES}
     numbers = {name: tables.SHOWN[name] for name in NUMBERS}
     table = Table(
@@ -90,9 +90,10 @@ def write_all_cases(source: SourceFolder, machine: Machine) -> str:
 
 
 def write_cases(source: SourceFolder, machine: Machine) -> Iterator[str]:
-    """Write a page for each workload, scenario and framework, with a section for each case.
+    """Write a page for each workload, scenario and framework, and yield the pages' paths.
 
-    A section shows the record that counts, and all records of the case as its history.
+    A page has a section for each case, which shows the record that counts, and all records of the
+    case as its history.
     """
     records = group_by(machine.records, lambda record: record.case)
     cases_by_page = group_by(machine.page_rows, lambda case: get_case_page(machine.name, case))

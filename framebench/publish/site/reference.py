@@ -50,7 +50,7 @@ def write_reference(source: SourceFolder) -> str:
 
 
 def write_commands(source: SourceFolder) -> str:
-    """Write every command with its arguments and options, as typer describes them."""
+    """Write every command with its options, as typer describes them, and return the page's path."""
     path = "reference/commands"
     for command in COMMANDS:
         load_commands([command])
@@ -66,7 +66,7 @@ def write_commands(source: SourceFolder) -> str:
 
 
 def write_api(source: SourceFolder) -> str:
-    """Write the public functions with their docstrings."""
+    """Write the public functions with their docstrings, and return the page's path."""
     page = Page(source, "reference/api", "Python")
     for module, names in API.items():
         page.add_heading(module)
