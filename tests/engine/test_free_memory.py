@@ -41,12 +41,16 @@ def test_twice_the_largest_process_is_touched_before_each_round(
 ):
     touch = Mock()
     monkeypatch.setattr(blocks.free_memory, "touch", touch)
-    peaks = Mock(side_effect=[3 * MIB, 5 * MIB] * 9)
-    monkeypatch.setattr(TimedProcess, "read_resident_peak", peaks)
+    peaks = {"fp32": 3 * MIB, "checkpoint": 5 * MIB}
+
+    def read_peak(process: TimedProcess) -> int:
+        return peaks[process.variant.case.strategy]
+
+    monkeypatch.setattr(TimedProcess, "read_resident_peak", read_peak)
     variants = []
-    for strategy in ("fp32", "checkpoint"):
+    for strategy in peaks:
         case = Case.from_id(f"transformer/torch/train/{strategy}/b4/tiny")
         variants.append(Variant(case, fake_worker))
     with blocks.Run("session", Options(rounds=rounds), tmp_path) as run:
         blocks.measure([Group("group", tuple(variants), ())], run)
-    assert [call.args for call in touch.call_args_list] == [(10 * MIB,)] * touches
+    assert [call.args for call in touch.call_args_list] == [(2 * 5 * MIB,)] * touches

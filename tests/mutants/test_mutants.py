@@ -170,14 +170,14 @@ def test_the_largest_error_is_given_in_tolerances(verification, mathematics, exp
 def test_planted_bugs_are_wrong_and_nothing_else_is():
     bugs = [bug for bug in BUGS if bug.name in TRIED and bug.parsed.framework == "torch"]
     assert {bug.name for bug in bugs} == set(TRIED)
+    # cases without a bug: one for each case of a bug, and one in another framework
+    controls = [bug for bug in run.add_controls(bugs) if bug not in bugs]
+    controls.append(run.make_control("transformer/jittor/train/fp32/b4/tiny"))
 
-    # a control is a case without a bug
-    jittor = run.make_control("transformer/jittor/train/fp32/b4/tiny")
-    with_controls = [*run.add_controls(bugs), jittor]
-    rows = list(run.try_bugs(with_controls, 2, math.inf))
+    rows = list(run.try_bugs([*bugs, *controls], 2, math.inf))
 
-    assert len(rows) == len(with_controls)
-    assert len(with_controls) > len(bugs)
+    assert len(controls) > 1
+    assert len(rows) == len(bugs) + len(controls)
     unexpected = [run.describe(row) for row in rows if not row.as_wanted]
     assert unexpected == []
 

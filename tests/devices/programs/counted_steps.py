@@ -121,14 +121,20 @@ class Detector(nn.Module):
         features = self.trunk(images)
         scores = self.scores(features).flatten(2).transpose(1, 2)
         boxes = self.boxes(features).flatten(2).transpose(1, 2)
-        places = torch.linspace(0, 1, scores.shape[1], device=images.device)[:, None]
         loss = scores.square().mean()
-        for score, box, target in zip(scores, boxes, targets):
-            is_inside = (places > target[:, 0]) & (places < target[:, 1])
-            place, number = torch.where(is_inside)  # which target box a place lies in
-            loss = loss + F.smooth_l1_loss(box[place], target[number], reduction="sum")
-            loss = loss + F.cross_entropy(score[place], number, reduction="sum")
+        for scores_of_image, boxes_of_image, target_boxes in zip(scores, boxes, targets):
+            place, number = self.match(target_boxes, len(scores_of_image))
+            loss = loss + F.smooth_l1_loss(
+                boxes_of_image[place], target_boxes[number], reduction="sum"
+            )
+            loss = loss + F.cross_entropy(scores_of_image[place], number, reduction="sum")
         return loss
+
+    def match(self, target_boxes, n_places):
+        """Return the indices of the places that lie in a target box, and of those boxes."""
+        places = torch.linspace(0, 1, n_places, device=target_boxes.device)[:, None]
+        is_inside = (places > target_boxes[:, 0]) & (places < target_boxes[:, 1])
+        return torch.where(is_inside)
 
 
 def draw_texts():
