@@ -106,8 +106,9 @@ def test_records_under_a_limit_or_with_planted_slowdowns_do_not_count(changes):
 
 
 def test_a_record_with_a_planted_difference_is_not_usable():
-    assert record().usable
-    assert not change_provenance(record(), planted={"spin": 0.05}).usable
+    plain = make_measured("fp32", 100)
+    assert plain.usable
+    assert not change_provenance(plain, planted={"spin": 0.05}).usable
 
 
 def test_the_pinned_version_counts_or_else_the_one_measured_last():
