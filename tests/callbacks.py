@@ -25,12 +25,12 @@ class InterruptingListener(Listener):
         self.records_left = records
         self.phases_left = phases
 
-    def phase(self, case: Case, what: str) -> None:
+    def on_phase(self, case: Case, what: str) -> None:
         self.phases_left -= 1
         if self.phases_left < 0:
             raise KeyboardInterrupt
 
-    def done(self, record: Record) -> None:
+    def on_done(self, record: Record) -> None:
         self.records_left -= 1
         if not self.records_left:
             raise KeyboardInterrupt

@@ -32,10 +32,10 @@ class ProgressSender(Listener):
         self.release = release
         self.framework, _, _version = release.partition("==")
 
-    def phase(self, case: Case, what: str) -> None:
+    def on_phase(self, case: Case, what: str) -> None:
         send(self.release, case.id, what)
 
-    def done(self, record: Record) -> None:
+    def on_done(self, record: Record) -> None:
         if record.parsed.framework != self.framework:
             return
         kind = UNSUPPORTED if record.status == "unsupported" else MEASURED

@@ -56,7 +56,7 @@ class RunOutcome:
         """Return whether every case that was to be measured has a record."""
         return not self.failed_setups and not self.unrecorded
 
-    def problem(self) -> str:
+    def explain_problem(self) -> str:
         """Return why the run has no answer with a hint, or "" if it has one."""
         if self.failed_setups:
             return "; ".join(

@@ -112,7 +112,7 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
         settings = [read_profile_name(), kwargs.get("bench") or "", kwargs.get("env_spec") or ""]
         current.selector = " ".join(["asv run", *map(str, settings)]).strip()
         progress = Progress(lambda: len(cases.list_run_cases(current.selection)), log.info, log.add)
-        with stopping_children(), holding_results(), listen(progress):
+        with stop_children_at_end(), hold_results(), listen(progress):
             try:
                 # asv writes into `_returns` which benchmarks and environments it selected
                 result = run(cls, *args, **{**kwargs, "_returns": current.selection})
@@ -128,7 +128,7 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
         # repeat the cases that ran.
         if current.session and current.outcome.is_complete:
             current.session.close(RESULTS)
-        problem = current.outcome.problem()
+        problem = current.outcome.explain_problem()
         if problem:
             raise util.UserError(escape_control(problem))
         return result
@@ -277,7 +277,7 @@ def check_room() -> None:
 
 
 @contextmanager
-def stopping_children() -> Iterator[None]:
+def stop_children_at_end() -> Iterator[None]:
     """Stop asv's children if asv is terminated or interrupted in this context.
 
     asv itself would leave them running. Raises asv's UserError then, and also if the system has run
@@ -309,7 +309,7 @@ def kill_servers() -> None:
 
 
 @contextmanager
-def holding_results() -> Iterator[None]:
+def hold_results() -> Iterator[None]:
     """Lock the results folder in this context. Raises UserError, which asv prints in a sentence."""
     try:
         with lock_results(RESULTS):

@@ -189,7 +189,9 @@ def choose_cases(
 
 
 @contextmanager
-def measuring(results: Path, describe_saved: Callable[[], str] = lambda: "") -> Iterator[None]:
+def lock_for_measuring(
+    results: Path, describe_saved: Callable[[], str] = lambda: ""
+) -> Iterator[None]:
     """Lock the results folder in this context, so that nothing else measures into it.
 
     Checks first whether records can be written. In the context Ctrl-C ends the command with exit
@@ -261,7 +263,7 @@ def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[S
 
     A session that an error or Ctrl-C ends stays open, so that the same command resumes it. With
     `keep` a file says afterwards that the session was completed. Ends the command and raises as
-    `measuring` does.
+    `lock_for_measuring` does.
     """
     session: Session | None = None
 
@@ -270,7 +272,7 @@ def open_session(results: Path, selector: str, keep: bool = False) -> Iterator[S
             return "; what was measured is kept, and the same command goes on from there"
         return "; nothing was measured yet"
 
-    with measuring(results, describe_saved):
+    with lock_for_measuring(results, describe_saved):
         session = Session.open(results, provenance.name_code(), selector)
         yield session
         session.close(results, keep)

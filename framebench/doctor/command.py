@@ -14,7 +14,7 @@ from framebench.cli.shared import (
     app,
     echo,
     end_command,
-    measuring,
+    lock_for_measuring,
     out,
     say,
 )
@@ -40,7 +40,7 @@ def doctor(
 
     findings = examine.check_machine(env)
     if calibrate:
-        with measuring(results):
+        with lock_for_measuring(results):
             measured = examine.calibrate(say, env)
             examine.save(measured, results)
         findings += measured

@@ -57,13 +57,13 @@ MathematicsCheck = Callable[
 class Listener:
     """No-op progress listener; subclass to receive events."""
 
-    def phase(self, case: Case, what: str) -> None:
+    def on_phase(self, case: Case, what: str) -> None:
         """Receive the phase that a case is in, in words."""
 
-    def done(self, record: Record) -> None:
+    def on_done(self, record: Record) -> None:
         """Receive the record of a case that was measured."""
 
-    def skipped(self, case: Case) -> None:
+    def on_skipped(self, case: Case) -> None:
         """Receive a case whose remaining blocks will not be measured."""
 
 
@@ -120,7 +120,7 @@ class Run:
     def write(self, record: Record, variant: Variant) -> None:
         """Write a record and report that it is done. Raises OSError."""
         store.append(record, self.find_file(variant))
-        self.listener.done(record)
+        self.listener.on_done(record)
 
     def get_scratch(self, variant: Variant) -> Path:
         """Return the folder in which the variant's programs lie once they are compiled.
@@ -262,7 +262,7 @@ def check_mathematics(variants: list[Variant], run: Run) -> None:
     """Check the mathematics of these variants in float64, unless the run has done so."""
     unchecked = [variant for variant in variants if variant not in run.mathematics_by_variant]
     if unchecked:
-        outcomes = run.check_mathematics(unchecked, run.options, run.listener.phase)
+        outcomes = run.check_mathematics(unchecked, run.options, run.listener.on_phase)
         run.mathematics_by_variant.update(outcomes)
 
 
@@ -391,7 +391,7 @@ def start_processes(
                 break
             if batch and must_wait(variant, batch, processes, run):
                 break
-            on_phase = partial(run.listener.phase, variant.case)
+            on_phase = partial(run.listener.on_phase, variant.case)
             process = TimedProcess(variant, run.options, run.get_scratch(variant), on_phase)
             processes.append(process)
             batch.append(process)
@@ -476,7 +476,7 @@ def take_turns(processes: list[TimedProcess], seed: int, run: Run) -> ReferenceM
     with ReferenceMatmul(run.options) as matmul:
         for round_number in range(run.options.rounds):
             phase = f"round {round_number + 1} of {run.options.rounds}, {len(alive)} in turn"
-            run.listener.phase(alive[0].variant.case, phase)
+            run.listener.on_phase(alive[0].variant.case, phase)
             # one process steps at a time, and may take its memory anew in each step
             free_memory.touch(2 * max(process.read_resident_peak() for process in alive))
             matmul.turn(round_number)
@@ -568,7 +568,7 @@ def finish_block(timed: list[TimedVariant], run: Run) -> None:
             for each, process in zip(batch, processes):
                 record = each.record
                 if process:
-                    on_phase = partial(run.listener.phase, each.variant.case)
+                    on_phase = partial(run.listener.on_phase, each.variant.case)
                     record = recording.add_memory(record, process.end(on_phase))
                 run.write(record, each.variant)
 

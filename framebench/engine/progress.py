@@ -160,7 +160,7 @@ class CaseProgress(Listener):
         )
         self.how_sure = "about"
 
-    def phase(self, case: Case, what: str) -> None:
+    def on_phase(self, case: Case, what: str) -> None:
         """Show what happens to a case now."""
         text = self.shorten(f"{case.id} [{what}]")
         description = text.replace("[", r"\[")  # rich would take it for markup
@@ -173,12 +173,12 @@ class CaseProgress(Listener):
             return text
         return f"…{text[1 - columns :]}"
 
-    def skipped(self, case: Case) -> None:
+    def on_skipped(self, case: Case) -> None:
         """Count all blocks of the case as done."""
         blocks = self.blocks_left.pop(case, 0)
         self.bar.update(self.task, advance=blocks, left=self.format_remaining())
 
-    def done(self, record: Record) -> None:
+    def on_done(self, record: Record) -> None:
         """Print a record, even if it was only measured so that others are compared with it."""
         case = record.parsed
         self.learn_seconds(record)

@@ -17,7 +17,7 @@ from framebench.cli.shared import (
     app,
     echo,
     fail,
-    measuring,
+    lock_for_measuring,
     out,
     say,
     show_progress,
@@ -140,7 +140,7 @@ def follow_case(
     if obstacle:  # before an environment is built for nothing
         raise NoReadings(f"{case.id}: {obstacle}")
     announce(steps)
-    with measuring(results), show_progress(case.id) as show:
+    with lock_for_measuring(results), show_progress(case.id) as show:
         environment = installed.find_environments([case.framework], env, say)[case.framework]
         return measure.read_case(case, environment, steps, step, limit_s, show)
 
@@ -157,7 +157,7 @@ def follow_model(
         file, scenario="train", strategies=[], batch=USER_MODEL_BATCH, env=env, results=results
     )
     with (
-        measuring(results),
+        lock_for_measuring(results),
         opened_model as (cases, environment, _),
         show_progress(file.name) as show,
     ):
@@ -176,6 +176,6 @@ def follow_script(
     """Read the steps of a user's training script. Raises NoReadings and Fault."""
     framework = measure.find_framework(script)
     announce(steps)
-    with measuring(results), show_progress(script.name) as show:
+    with lock_for_measuring(results), show_progress(script.name) as show:
         environment = installed.find_environments([framework], env, say)[framework]
         return measure.read_script(script, arguments, environment, steps, step_at, limit_s, show)

@@ -87,7 +87,7 @@ def run_part(part: Part, variant: Variant, run: Run, scratch: Path) -> CaseOutco
     }
     task = replace(run.options.make_task(variant.case, part), core=None)
     worker = Worker(variant.environment, "framebench.ranks.worker", task.as_dict(), env_vars)
-    end = worker.end(partial(run.listener.phase, variant.case), run.options.time_limit_s)
+    end = worker.end(partial(run.listener.on_phase, variant.case), run.options.time_limit_s)
     outcome = read_case_outcome(worker, end)
     outcome.seconds = time.monotonic() - started
     if outcome.result.ranks:

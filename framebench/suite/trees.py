@@ -24,12 +24,12 @@ def is_array(node: Any) -> bool:
     return not isinstance(node, type) and hasattr(node, "shape") and hasattr(node, "dtype")
 
 
-def never(node: Any) -> bool:
+def is_never_leaf(node: Any) -> bool:
     """Return False, as the default of `is_leaf`: every container is walked into."""
     return False
 
 
-def map_tree(function: MapArray, tree: Any, is_leaf: Callable[[Any], bool] = never) -> Any:
+def map_tree(function: MapArray, tree: Any, is_leaf: Callable[[Any], bool] = is_never_leaf) -> Any:
     """Return the same tree with the function's result in place of each array.
 
     Containers keep their classes. Whatever else there is, such as a graph or an encoding of a
@@ -145,7 +145,7 @@ def iterate_arrays(tree: Any) -> Iterator[Any]:
         yield tree
 
 
-def list_arrays(tree: Any, is_leaf: Callable[[Any], bool] = never) -> list[Any]:
+def list_arrays(tree: Any, is_leaf: Callable[[Any], bool] = is_never_leaf) -> list[Any]:
     """Return all arrays of inputs or targets, also those in objects of other classes.
 
     A part for which `is_leaf` is true is in the list as a whole.

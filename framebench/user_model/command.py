@@ -23,7 +23,7 @@ from framebench.cli.shared import (
     check_folder_option,
     end_command,
     fail,
-    measuring,
+    lock_for_measuring,
     parse_bytes,
     report_failures,
     say,
@@ -224,7 +224,7 @@ def try_(
         sizes = measure_sizes(where)
         with (
             trial.use_model(model, budget_bytes),
-            measuring(where, lambda: describe_kept(where, sizes, save)),
+            lock_for_measuring(where, lambda: describe_kept(where, sizes, save)),
         ):
             trial.list_cases(model, named)  # refuses an unknown strategy before anything runs
             environment = trial.choose_environment(model, env, say)

@@ -109,7 +109,7 @@ def run_side_by_side(variants: list[Variant], run: blocks.Run) -> list[Record]:
             processes.append(process)
         records = []
         for variant, process in zip(variants, processes):
-            outcome = process.end(partial(run.listener.phase, variant.case))
+            outcome = process.end(partial(run.listener.on_phase, variant.case))
             mathematics = run.mathematics_by_variant.get(variant)
             context = run.make_context(variant, load)
             records.append(recording.make_record(context, outcome, mathematics, part="memory"))

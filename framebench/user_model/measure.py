@@ -86,7 +86,7 @@ def measure_blocks(
             if run.get_records(variant)[-1].usable and not runner.explain_slowness(variant.case):
                 remaining.append(variant)
             else:
-                run.listener.skipped(variant.case)
+                run.listener.on_skipped(variant.case)
         if baseline not in remaining:
             return number
         others = [variant for variant in remaining if variant != baseline]

@@ -129,7 +129,7 @@ def write(
         key=lambda release: (release.released, release.framework, Version(release.version))
     )
     commits = write_repository(releases, Path(config.repo))
-    benchmarks = keep_measured(discover(config), history)
+    benchmarks = keep_measured(list_benchmarks(config), history)
     shutil.rmtree(config.results_dir, ignore_errors=True)
     Path(config.results_dir).mkdir(parents=True)
     # asv reads which benchmarks there are from a file next to the results
@@ -277,20 +277,20 @@ def write_repository(releases: list[TaggedRelease], folder: Path) -> dict[Tagged
     # a release whose day became known moves: the commits are written again
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    git(folder, "init", "--quiet", "--initial-branch=releases")
+    run_git(folder, "init", "--quiet", "--initial-branch=releases")
     hashes = {}
     for number, release in enumerate(releases):
         # a second apart where several share a day: asv sorts by these
         moment = (release.moment + timedelta(seconds=number)).isoformat()
         env_vars = AUTHOR | {"GIT_AUTHOR_DATE": moment, "GIT_COMMITTER_DATE": moment}
         message = f"{release.framework} {release.version}"
-        git(folder, "commit", "--quiet", "--allow-empty", "--message", message, **env_vars)
-        git(folder, "tag", release.tag)
-        hashes[release] = git(folder, "rev-parse", "HEAD").strip()
+        run_git(folder, "commit", "--quiet", "--allow-empty", "--message", message, **env_vars)
+        run_git(folder, "tag", release.tag)
+        hashes[release] = run_git(folder, "rev-parse", "HEAD").strip()
     return hashes
 
 
-def git(folder: Path, *arguments: str, **env_vars: str) -> str:
+def run_git(folder: Path, *arguments: str, **env_vars: str) -> str:
     """Run git without the user's settings. Return what it prints. Raises NoHistoryError."""
     settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     return run_program(["git", *arguments], env_vars | settings, folder)
@@ -321,7 +321,7 @@ def run_program(
     return process.stdout
 
 
-def discover(config: Config) -> list[dict[str, Any]]:
+def list_benchmarks(config: Config) -> list[dict[str, Any]]:
     """Return the benchmarks of the suite, as asv itself finds them."""
     command = [sys.executable, "-c", LIST_BENCHMARKS, config.benchmark_dir]
     listed: list[dict[str, Any]] = json.loads(run_program(command, {"PYTHONPATH": str(ROOT)}))

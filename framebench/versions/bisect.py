@@ -78,7 +78,7 @@ class ReleaseSearch:
                 return low, high
             middle = candidates[len(candidates) // 2]
             result = self.get_result(middle)
-            changed = result.changed(base, self.minimum)
+            changed = result.has_changed(base, self.minimum)
             if changed is None:
                 skipped.add(middle)
             elif changed and is_growth(result, base) == has_grown:
@@ -132,7 +132,7 @@ def bisect_releases(
         answer = f"{only} of {span} could be measured, and it takes two"
         return make_bisection(outcome="not measured", answer=answer, tried=search.tried)
     base, newest = search.get_result(low), search.get_result(high)
-    changed = newest.changed(base, minimum)
+    changed = newest.has_changed(base, minimum)
     if not changed:
         outcome: BisectionOutcome = "undecided" if changed is None else "no change"
         answer = describe_unchanged(base, newest, changed, minimum)
@@ -141,7 +141,7 @@ def bisect_releases(
     low, high = search.find_step(low, high)
     unchanged, first = search.get_result(low), search.get_result(high)
     between = tuple(release_names[low + 1 : high])
-    change = f"{first.change(unchanged) or 0.0:+.1%} against {unchanged.release}"
+    change = f"{first.compute_change(unchanged) or 0.0:+.1%} against {unchanged.release}"
     answer = f"first changed in {first.release}: {change}"
     if between:
         answer = (
@@ -160,7 +160,7 @@ def bisect_releases(
 
 def is_growth(result: ReleaseResult, base: ReleaseResult) -> bool:
     """Return whether a value is larger than that of the base."""
-    return (result.change(base) or 0.0) > 0
+    return (result.compute_change(base) or 0.0) > 0
 
 
 def describe_unchanged(
@@ -170,7 +170,7 @@ def describe_unchanged(
 
     `changed` is what `ReleaseResult.changed` returned: False, or None for unknown.
     """
-    change = newest.change(base)
+    change = newest.compute_change(base)
     if change is None:
         return (
             f"{base.release} and {newest.release} are not comparable: read by {base.instrument} "

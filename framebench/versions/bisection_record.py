@@ -35,7 +35,7 @@ class ReleaseResult(RecordPart):
         least = min(self.values, default=0)
         return max(FLOOR, max(self.values) / least - 1) if least else FLOOR
 
-    def change(self, base: ReleaseResult) -> float | None:
+    def compute_change(self, base: ReleaseResult) -> float | None:
         """Return the change relative to the base, such as 0.3 for 30 % more.
 
         Returns None if either has no value, or if two instruments read them.
@@ -44,13 +44,13 @@ class ReleaseResult(RecordPart):
             return None
         return self.value / base.value - 1
 
-    def changed(self, base: ReleaseResult, minimum: float) -> bool | None:
+    def has_changed(self, base: ReleaseResult, minimum: float) -> bool | None:
         """Return whether the value differs from the base's by more than `minimum` and the noise.
 
         Returns None if that is unknown: there is no change to compute, or the noise is larger than
         `minimum` and hides it.
         """
-        change = self.change(base)
+        change = self.compute_change(base)
         noise = max(self.noise, base.noise)
         if change is None:
             return None

@@ -77,7 +77,7 @@ def make_row(
             first_line = f"{first_line[:LONGEST_REASON]}..."
         return {"release": result.release, "verdict": "stepped over", "note": first_line}
     verdicts = {None: "undecided", True: "changed", False: "unchanged"}
-    verdict = verdicts[result.changed(base, bisection.threshold)]
+    verdict = verdicts[result.has_changed(base, bisection.threshold)]
     others = []  # packages that differ from the base's, apart from the framework's own
     for name, version in result.versions.items():
         if not name.startswith(bisection.framework) and version != base.versions.get(name):
@@ -87,7 +87,7 @@ def make_row(
         "value": result.value,
         "processes": len(result.values),
         "noise": result.noise,
-        "change": result.change(base),
+        "change": result.compute_change(base),
         "verdict": "base" if result is base else verdict,
         "note": ", ".join(others),
     }

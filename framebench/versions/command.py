@@ -30,7 +30,7 @@ from framebench.cli.shared import (
     end_command,
     err,
     fail,
-    measuring,
+    lock_for_measuring,
     open_session,
     out,
     repeat_options,
@@ -224,7 +224,7 @@ def compare_(
                 blocks=blocks,
                 rounds=rounds,
             )
-            with measuring(results):
+            with lock_for_measuring(results):
                 records = sources.measure_file(request, base, change, results)
             rows = judge.compare_versions(records, base, change, minimum)
         else:

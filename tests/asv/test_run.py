@@ -82,11 +82,11 @@ def test_too_few_threads_and_processes_end_it_before_numpy_is_loaded(allowed):
     ],
 )
 def test_what_runs_out_is_said_in_a_sentence(error, message):
-    with pytest.raises(UserError) as raised, run.stopping_children():
+    with pytest.raises(UserError) as raised, run.stop_children_at_end():
         raise error
     assert str(raised.value) == message
 
 
 def test_a_fault_of_the_code_is_no_shortage():
-    with pytest.raises(RuntimeError, match="wrong"), run.stopping_children():
+    with pytest.raises(RuntimeError, match="wrong"), run.stop_children_at_end():
         raise RuntimeError("wrong")

@@ -38,7 +38,7 @@ def make_console(width: int) -> Console:
 def test_counts_times_and_the_phase_are_whole_at_any_width(width, has_whole_case, tmp_path):
     console = make_console(width)
     progress = CaseProgress(CASES, tmp_path, console, blocks=50)
-    progress.phase(CASES[1], "round 4 of 8, 2 in turn")
+    progress.on_phase(CASES[1], "round 4 of 8, 2 in turn")
     with console.capture() as shown:
         console.print(progress.bar.get_renderable())
     (line,) = shown.get().splitlines()
@@ -79,7 +79,7 @@ def test_remaining_time_is_that_of_the_last_record_here(tmp_path):
 
 def finish_cases(progress: CaseProgress, seconds: dict[Case, float]) -> None:
     for case, total_s in seconds.items():
-        progress.done(record(case, spent_s={"total": total_s}, **RIGHT))
+        progress.on_done(record(case, spent_s={"total": total_s}, **RIGHT))
 
 
 TEN_CASES = [replace(CASES[0], batch=batch) for batch in range(1, 11)]
@@ -127,7 +127,7 @@ def test_the_first_typical_case_corrects_the_estimate(took_s, line, tmp_path):
 def test_later_blocks_of_a_case_take_no_process_for_its_memory(tmp_path):
     progress = CaseProgress(CASES[:1], tmp_path, make_console(80), blocks=3)
     spent_s = {"time_import": 2.0, "time_work": 8.0, "memory_work": 30.0, "total": 45.0}
-    progress.done(record(CASES[0], spent_s=spent_s, **RIGHT))
+    progress.on_done(record(CASES[0], spent_s=spent_s, **RIGHT))
     assert progress.format_remaining() == "about 20 s"
 
 

@@ -141,7 +141,7 @@ class Phases(Listener):
     def __init__(self) -> None:
         self.found: set[str] = set()
 
-    def phase(self, case: Case, what: str) -> None:
+    def on_phase(self, case: Case, what: str) -> None:
         self.found.add(what)
 
 

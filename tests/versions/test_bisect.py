@@ -142,8 +142,8 @@ def test_noise_has_a_floor_and_instruments_are_not_mixed():
     one = ReleaseResult(release="1", values=(1000.0,), instrument="a")
     near = ReleaseResult(release="2", values=(1000.9,), instrument="a")
     other = ReleaseResult(release="3", values=(2000.0,), instrument="b")
-    assert near.changed(one, FLOOR) is False
-    assert other.changed(one, 0.01) is None
+    assert near.has_changed(one, FLOOR) is False
+    assert other.has_changed(one, 0.01) is None
 
 
 def make_bench(folder: Path) -> bisect.ReleaseBench:

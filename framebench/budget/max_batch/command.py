@@ -26,7 +26,7 @@ from framebench.cli.shared import (
     echo,
     end_command,
     fail,
-    measuring,
+    lock_for_measuring,
     out,
     parse_bytes,
     parse_selector,
@@ -109,7 +109,7 @@ def max_batch_(
     if is_file:
         try:
             with (
-                measuring(results, searches.describe_saved),
+                lock_for_measuring(results, searches.describe_saved),
                 open_model(
                     Path(selector), scenario, named_strategies, FIRST_BATCH, env, results
                 ) as (cases, environment, folder),
@@ -156,7 +156,7 @@ class SearchRun:
     def search_case(self, case: Case, env: str | None) -> None:
         """Search in the environment of the case's framework, or print why there is none."""
         # locked for one case at a time, since a saved answer needs no lock
-        with measuring(self.results, self.describe_saved):
+        with lock_for_measuring(self.results, self.describe_saved):
             try:
                 found = installed.find_environments([case.framework], env, say)
             except SetupError as error:
@@ -330,7 +330,7 @@ def evaluate(
     """
     case = find_evaluated_case(selector)
     options = runner.Options(time_limit_s=time_limit)
-    with measuring(results), show_progress("evaluate") as show:
+    with lock_for_measuring(results), show_progress("evaluate") as show:
         say(f"{case.id}: evaluating {format_count(samples, 'sample')}")
         environment = environments.ensure(case.framework, say=say)
         evaluation = oom_recovery.evaluate_in(environment, case, samples, budget, options, show)
