@@ -46,7 +46,9 @@ def config(tmp_path) -> Path:
 
 @pytest.fixture(autouse=True)
 def discovered_once(monkeypatch) -> None:
-    monkeypatch.setattr(history, "list_benchmarks", lambda config: json.loads(list_benchmarks("quick")))
+    monkeypatch.setattr(
+        history, "list_benchmarks", lambda config: json.loads(list_benchmarks("quick"))
+    )
 
 
 def make_measured(
