@@ -74,7 +74,40 @@ class GrowingCache:
             self.layers[layer] = tuple(array[:, :, :prompt] for array in arrays)
 
 
-class TokenGenerator(ABC):
+class LogitsReader(ABC):
+    """A generator that can return the logits of the tokens that it computes."""
+
+    def __init__(self) -> None:
+        """Collect nothing until `read_logits` asks for it."""
+        self.collected: list[np.ndarray] | None = None
+
+    @abstractmethod
+    def read_prompt(self) -> Any:
+        """Fill the cache with the prompt, keep its loss, and return its logits."""
+
+    @abstractmethod
+    def step(self) -> None:
+        """Compute every token after the prompt, and `collect` the logits of each."""
+
+    @abstractmethod
+    def to_numpy(self, logits: Any) -> np.ndarray:
+        """Return logits as a NumPy array of the same shape, (batch, tokens, vocabulary)."""
+
+    def collect(self, logits: Any) -> None:
+        """Keep the logits of one token, (batch, 1, vocabulary), if somebody reads them."""
+        if self.collected is not None:
+            self.collected.append(self.to_numpy(logits))
+
+    def read_logits(self) -> np.ndarray:
+        """Return the logits of every token, from the prompt and one more step."""
+        self.collected = [self.to_numpy(self.read_prompt())]
+        self.step()
+        logits = np.concatenate(self.collected, 1)
+        self.collected = None
+        return logits.astype(np.float64)
+
+
+class TokenGenerator(LogitsReader):
     """A step that computes every token after the prompt.
 
     The prompt's loss and its part of the cache are computed before the first step.
@@ -82,6 +115,7 @@ class TokenGenerator(ABC):
 
     def __init__(self, adapter: Any) -> None:
         """Begin without a cache: the switch of a strategy with a cache sets `cache`."""
+        super().__init__()
         self.adapter = adapter
         self.prompt: int = adapter.config.length - adapter.case.decoded  # tokens
         self.tokens_computed = 0  # tokens of a sequence, in the last step
@@ -89,14 +123,12 @@ class TokenGenerator(ABC):
         self.cache: StaticCache | GrowingCache | None = None
         self.layers: Iterator[int] = cycle(range(adapter.config.layers))
         self.start = 0  # the position of the first token that is being computed
-        self.collected: list[np.ndarray] | None = None  # logits, while `read_logits` asks for them
 
     @abstractmethod
     def disable_gradients(self) -> AbstractContextManager[Any]:
         """Return the context of all forward passes."""
 
     def to_numpy(self, logits: Any) -> Any:
-        """Return logits as a NumPy array of the same shape, (batch, tokens, vocabulary)."""
         return logits.numpy()
 
     def wait_for(self, *arrays: Any) -> None:
@@ -130,7 +162,6 @@ class TokenGenerator(ABC):
         return self.adapter.model(tokens, start)
 
     def read_prompt(self) -> Any:
-        """Fill the cache with the prompt, keep its loss, and return its logits."""
         x, y = self.adapter.inputs
         with self.disable_gradients():
             logits = self.compute_logits(x[:, : self.prompt], 0)
@@ -156,21 +187,12 @@ class TokenGenerator(ABC):
                 logits = self.decode(x, i)
                 total = total + adapter.model_module.loss_sum(logits, y[:, i : i + 1])
                 self.wait_for(total)
-                if self.collected is not None:
-                    self.collected.append(self.to_numpy(logits))
+                self.collect(logits)
             if self.cache:
                 self.cache_bytes = self.measure_cache()
                 self.cache.rewind(self.prompt)
                 self.wait_for()
             adapter.output = total / x.numel()
-
-    def read_logits(self) -> np.ndarray:
-        """Return the logits of every token, from the prompt and one more step."""
-        self.collected = [self.to_numpy(self.read_prompt())]
-        self.step()
-        logits = np.concatenate(self.collected, 1)
-        self.collected = None
-        return logits.astype(np.float64)
 
     def count_tokens(self) -> Evidence:
         """Return how many tokens the last step has computed, and the size of the cache."""

@@ -16,7 +16,7 @@ from flax import nnx
 from jax import Array
 
 from framebench.adapters.base import Switches
-from framebench.adapters.caches import compute_cache_bytes
+from framebench.adapters.caches import LogitsReader, compute_cache_bytes
 from framebench.adapters.jax.accumulation import Tree
 from framebench.adapters.jax.adapter import JaxAdapter, merge_model
 from framebench.adapters.jax.program import count_bytes, find_products
@@ -75,18 +75,18 @@ class CacheWriter:
         return logits, self.new_layers
 
 
-class JaxGenerator:
+class JaxGenerator(LogitsReader):
     """Make the step of `generate`: every token after the prompt, which is read before the step."""
 
     def __init__(self, adapter: JaxAdapter, cached: bool) -> None:
         """Make the prompt's program; nothing is compiled or computed yet."""
+        super().__init__()
         self.adapter = adapter
         self.prompt = adapter.config.length - adapter.case.decoded  # tokens
         self.writer = CacheWriter(adapter.model_module.attend_plainly) if cached else None
         self.cache: Tree = []
         self.prompt_loss: Any = 0.0
         self.calls = 0  # of the compiled program, in the last step
-        self.collected: list[np.ndarray] | None = None  # logits, while `read_logits` asks for them
         self.prompt_program = jax.jit(self.run_prompt, donate_argnums=CACHE_ARGUMENT)
 
     def read_prompt(self) -> Array:
@@ -168,18 +168,12 @@ class JaxGenerator:
             position = jnp.asarray(i, jnp.int32)
             cache, total, logits = adapter.program(*model, cache, total, position, x, y)
             self.calls += 1
-            if self.collected is not None:
-                self.collected.append(np.asarray(logits))
+            self.collect(logits)
         self.cache = cache
         adapter.output = total / x.size
 
-    def read_logits(self) -> np.ndarray:
-        """Return the logits of every token, from the prompt and one more step."""
-        self.collected = [np.asarray(self.read_prompt())]
-        self.step()
-        logits = np.concatenate(self.collected, 1)
-        self.collected = None
-        return logits.astype(np.float64)
+    def to_numpy(self, logits: Array) -> np.ndarray:
+        return np.asarray(logits)
 
     def count_tokens(self) -> Evidence:
         """Return the counts of the last step, and the bytes of the cache, held and by formula.
