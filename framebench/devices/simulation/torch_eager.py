@@ -193,23 +193,34 @@ def make_one_hot(classes: Tensor, num_classes: int = -1) -> Tensor:
 def pad_packed_sequence(
     packed: Tensor, batch_sizes: Tensor, batch_first: bool, value: float, length: int
 ) -> tuple[Tensor, Tensor]:
-    """Return padded sequences and their lengths.
+    """Return padded sequences, (steps, sequences, ...) unless `batch_first`, and their lengths.
 
     A port of `_pad_packed_sequence` in ATen/native/PackedSequence.cpp, which writes the lengths to
     memory that a fake tensor does not have.
+
+    Args:
+        packed: The rows of all sequences, step by step: (rows, ...).
+        batch_sizes: How many sequences have a row of each step. They get no more: the longest
+            sequence comes first.
+        batch_first: Whether the result is (sequences, steps, ...).
+        value: What the rest is filled with.
+        length: The least number of steps.
     """
     sizes: list[int] = batch_sizes.tolist()
+    sequences = sizes[0]
     steps = max(length, len(sizes))
-    padded = packed.new_full((steps, sizes[0], *packed.shape[1:]), value)
-    first_step = first_row = 0
-    for size, group in groupby(sizes):
-        count = len(list(group))
-        rows = packed[first_row : first_row + size * count]
-        target = padded[first_step : first_step + count, :size]
-        target.copy_(rows.view(target.shape))
-        first_step += count
-        first_row += size * count
-    lengths = [sum(size > place for size in sizes) for place in range(sizes[0])]
+    padded = packed.new_full((steps, sequences, *packed.shape[1:]), value)
+    # steps with equally many sequences are copied together
+    step = row = 0
+    for size, equal_sizes in groupby(sizes):
+        next_step = step + len(list(equal_sizes))
+        next_row = row + size * (next_step - step)
+        target = padded[step:next_step, :size]
+        target.copy_(packed[row:next_row].view(target.shape))
+        step, row = next_step, next_row
+    lengths = []
+    for sequence in range(sequences):
+        lengths.append(sum(sequence < size for size in sizes))
     return padded.transpose(0, 1) if batch_first else padded, torch.tensor(lengths)
 
 

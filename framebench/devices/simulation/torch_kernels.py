@@ -3,8 +3,6 @@
 Here is only what PyTorch asks its own allocator for, as its source determines. The workspace of a
 convolution is decided by cuDNN's heuristics, which are asked where this environment has cuDNN
 (`torch_convolutions`).
-
-A request is a number of bytes: positive where they are taken, negative where they are given back.
 """
 
 from __future__ import annotations
@@ -22,6 +20,11 @@ from framebench.devices.simulation.blocks import round_up
 from framebench.devices.simulation.torch_convolutions import find_workspace
 from framebench.devices.simulation.torch_device import choose_convolution_layout
 from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_requests import (
+    copy_unless_contiguous,
+    give_back,
+    take_and_return,
+)
 
 WITHOUT_CUDNN = (
     "workspaces of convolutions, and of cuDNN's attention beyond its sums, are chosen by cuDNN's "
@@ -105,22 +108,6 @@ def place_keywords(func: Any, args: Args, kwargs: Mapping[str, Any]) -> Args:
         else:
             places.append(kwargs.get(argument.name, argument.default_value))
     return tuple(places)
-
-
-def take_and_return(*sizes: int) -> Iterator[int]:
-    """Yield the requests for memory that is alive at once and then given back."""
-    yield from sizes
-    for size in reversed(sizes):
-        yield -size
-
-
-def copy_unless_contiguous(
-    tensor: Tensor, order: torch.memory_format = torch.contiguous_format
-) -> list[int]:
-    """Return the bytes of a contiguous copy in a list, which is empty for a contiguous tensor."""
-    if tensor.is_contiguous(memory_format=order):
-        return []
-    return [tensor.nbytes]
 
 
 def copy_operands(args: Args, _: Gpu) -> Iterator[int]:
@@ -216,7 +203,7 @@ def efficient_backward(args: Args, gpu: Gpu) -> Iterator[int]:
     else:
         yield delta
     yield from (workspace, -workspace, -delta)
-    yield from (-size for size in copies)
+    yield from give_back(copies)
 
 
 def efficient_workspace(query: Tensor, key: Tensor, value: Tensor, gpu: Gpu) -> int:
@@ -282,7 +269,7 @@ def convolution_backward(results: Results, args: Args, gpu: Gpu) -> Requests:
             yield result
             workspace = find_workspace(kind, values, weight, gradient.shape, args[4:10], gpu)
             yield from take_and_return(*copy, *workspace)
-    yield from (-size for size in reversed(copies))
+    yield from give_back(copies)
     yield from results[2:]
 
 

@@ -14,6 +14,7 @@ from torch._prims_common import suggest_memory_format
 from torch.nn import functional
 
 from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_requests import copy_unless_contiguous, give_back
 
 MOST_SAMPLES_IN_TRAINING, MOST_SAMPLES = 880_801, 65_535
 MOST_ELEMENTS = 2**31 - 1
@@ -74,20 +75,25 @@ def batch_norm_backward(
     both as (samples, channels, positions) and copies what has no such view
     (`batch_norm_backward_cuda_template` in ATen/native/cuda/Normalization.cuh).
     """
-    gradient, values, weight, running_mean, running_var = args[:5]
-    training = args[7]
-    copies = []
-    # of running statistics there is no backward pass in cuDNN
-    if training and is_batch_norm_by_cudnn(values, weight, running_mean, running_var, training):
-        if not gradient.is_contiguous(memory_format=suggest_memory_format(values)):
-            copies.append(gradient.nbytes)
+    gradient, values = args[:2]
+    if is_backward_by_cudnn(args):
+        copies = copy_unless_contiguous(gradient, suggest_memory_format(values))
     else:
-        for tensor in (values, gradient):
-            if not has_view_of_positions(tensor):
-                copies.append(tensor.nbytes)
+        copies = [
+            tensor.nbytes for tensor in (values, gradient) if not has_view_of_positions(tensor)
+        ]
     yield from copies
     yield from results
-    yield from (-size for size in reversed(copies))
+    yield from give_back(copies)
+
+
+def is_backward_by_cudnn(args: tuple[Any, ...]) -> bool:
+    """Return whether cuDNN computes the gradient, which it does not where statistics are given."""
+    _, values, weight, running_mean, running_var = args[:5]
+    is_in_training = args[7]
+    return is_in_training and is_batch_norm_by_cudnn(
+        values, weight, running_mean, running_var, is_in_training
+    )
 
 
 def find_gradient_format(args: tuple[Any, ...]) -> torch.memory_format:
@@ -96,12 +102,12 @@ def find_gradient_format(args: tuple[Any, ...]) -> torch.memory_format:
     See `cudnn_batch_norm_backward`, and `batch_norm_backward_cuda` in
     ATen/native/cuda/Normalization.cu.
     """
-    gradient, values, weight, running_mean, running_var = args[:5]
-    training = args[7]
-    if not training:
-        return torch.contiguous_format
-    if is_batch_norm_by_cudnn(values, weight, running_mean, running_var, training):
+    gradient, values = args[:2]
+    if is_backward_by_cudnn(args):
         return suggest_memory_format(values)
+    is_in_training = args[7]
+    if not is_in_training:
+        return torch.contiguous_format
     for tensor in (gradient, values):
         if tensor.dim() != 4 or not tensor.is_contiguous(memory_format=torch.channels_last):
             return torch.contiguous_format
@@ -109,12 +115,14 @@ def find_gradient_format(args: tuple[Any, ...]) -> torch.memory_format:
 
 
 def has_view_of_positions(tensor: Tensor) -> bool:
-    """Return whether all dimensions after the channels can be viewed as one."""
-    positions = []
-    for size, stride in zip(tensor.shape[2:], tensor.stride()[2:]):
-        if size > 1:
-            positions.append((size, stride))
-    for (_, outer_stride), (size, stride) in zip(positions, positions[1:]):
-        if outer_stride != size * stride:
+    """Return whether all dimensions after the channels can be viewed as one, without a copy."""
+    distance: int | None = (
+        None  # between neighbours of the dimension, if it continues the inner ones
+    )
+    for size, stride in reversed(list(zip(tensor.shape[2:], tensor.stride()[2:]))):
+        if size == 1:
+            continue
+        if distance is not None and stride != distance:
             return False
+        distance = size * stride
     return True

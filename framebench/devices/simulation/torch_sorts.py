@@ -2,8 +2,7 @@
 
 CUB sorts pairs of a key and a place into memory of its own if it needs more than one pass, each of
 which sorts by 8 bits (`InvokeOnesweep` in cub/device/dispatch/dispatch_radix_sort.cuh). What it
-takes for counters is left out: less than a MiB. A request is a number of bytes: positive where they
-are taken, negative where they are given back.
+takes for counters is left out: less than a MiB.
 """
 
 from __future__ import annotations
@@ -17,6 +16,11 @@ from torch import Tensor
 
 from framebench.devices.simulation.torch_choices import MASKS
 from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_requests import (
+    copy_unless_contiguous,
+    give_back,
+    take_and_return,
+)
 
 PLACE_BYTES = 8  # of an index or a place: int64
 COUNTER_BYTES = 4
@@ -35,13 +39,6 @@ LEAST_VALUES, MOST_VALUES = 4, 64  # of a thread
 DIGIT_COUNT_BYTES = 2
 
 
-def nest(*sizes: int) -> Iterator[int]:
-    """Yield the requests for memory that is alive at once and then given back."""
-    yield from sizes
-    for size in reversed(sizes):
-        yield -size
-
-
 def sort_pairs(count: int, key_bytes: int, bits: int) -> list[int]:
     """Return the bytes that CUB takes to sort so many pairs by the low bits of their keys."""
     passes = ceil(bits / BITS_OF_PASS)
@@ -57,21 +54,30 @@ def sort(args: tuple[Any, ...], _: Gpu) -> Iterator[int]:
     values: Tensor = args[0]
     dim = -1
     for arg in args[1:]:
-        if type(arg) is int:
+        if type(arg) is int:  # and not a truth value
             dim = arg
     if not values.dim() or not values.numel():
         return
-    length = values.shape[dim]
-    if length <= MOST_IN_PLACE:
-        yield from nest(length * PLACE_BYTES)  # `fillSliceWithIndex`
-        return
     copies = []
-    if values.stride(dim) != 1 or not is_dense(values):
+    if values.stride(dim) != 1:
         # the values, and both results, with the sorted dimension last
         copies = [values.nbytes, values.nbytes, values.numel() * PLACE_BYTES]
+    elif not is_dense(values):
+        copies = [values.nbytes]  # the results are dense, and have the sorted dimension last
+    yield from sort_rows(values.numel(), values.shape[dim], values.element_size(), copies)
+
+
+def sort_rows(count: int, length: int, item: int, copies: Sequence[int]) -> Iterator[int]:
+    """Yield the requests to sort `count` values of `item` bytes in rows of `length`.
+
+    `copies` has the bytes of what long rows are copied to.
+    """
+    if length <= MOST_IN_PLACE:
+        yield from take_and_return(length * PLACE_BYTES)  # `fillSliceWithIndex`
+        return
     yield from copies
-    yield from sort_long_rows(values.numel() // length, length, values.element_size())
-    yield from (-size for size in reversed(copies))
+    yield from sort_long_rows(count // length, length, item)
+    yield from give_back(copies)
 
 
 def sort_long_rows(rows: int, length: int, item: int) -> Iterator[int]:
@@ -81,13 +87,13 @@ def sort_long_rows(rows: int, length: int, item: int) -> Iterator[int]:
         indices = length * PLACE_BYTES
         yield indices
         for _ in range(rows):
-            yield from nest(*sort_pairs(length, item, 8 * item))
+            yield from take_and_return(*sort_pairs(length, item, 8 * item))
         yield -indices
     elif rows < FEW_ROWS:  # `segmented_sort_pairs_by_full_sort`: pairs of a row and a place, twice
         pairs = count * PLACE_BYTES
-        yield from nest(pairs, pairs, count * item, *sort_pairs(count, item, 8 * item))
+        yield from take_and_return(pairs, pairs, count * item, *sort_pairs(count, item, 8 * item))
     else:  # DeviceSegmentedRadixSort, which always has a second buffer
-        yield from nest(count * PLACE_BYTES, count * (item + PLACE_BYTES))
+        yield from take_and_return(count * PLACE_BYTES, count * (item + PLACE_BYTES))
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -114,18 +120,22 @@ def topk(args: tuple[Any, ...], gpu: Gpu) -> Iterator[int]:
     if not values.dim() or not values.numel() or not wanted:
         return
     length = values.shape[dim]
+    item = values.element_size()
     rows = values.numel() // length
-    found = [] if values.is_contiguous() else [values.nbytes]
+    buffers = copy_unless_contiguous(values)
     if takes_several_blocks(rows, length):
-        found += list_topk_buffers(rows, length, values.element_size(), gpu)
-    yield from nest(*found)
-    if is_sorted and wanted > MOST_IN_PLACE:
+        buffers += list_topk_buffers(rows, length, item, gpu)
+    yield from take_and_return(*buffers)
+    if is_sorted and wanted > MOST_IN_PLACE:  # fewer are sorted where they are
         count = rows * wanted
-        results = (count * PLACE_BYTES, count * values.element_size())
+        results = (count * PLACE_BYTES, count * item)
+        is_last = prod(values.shape[dim:]) == length
+        # the values, and both results, with the sorted dimension last
+        copies = [] if is_last else [count * item, count * item, count * PLACE_BYTES]
         yield from results
-        yield from sort_long_rows(rows, wanted, values.element_size())
-        yield from nest(count * PLACE_BYTES)  # the indices in their new order
-        yield from (-size for size in reversed(results))
+        yield from sort_rows(count, wanted, item, copies)
+        yield from take_and_return(count * PLACE_BYTES)  # the indices in their new order
+        yield from give_back(results)
 
 
 def takes_several_blocks(rows: int, length: int) -> bool:
@@ -157,48 +167,57 @@ def list_topk_buffers(rows: int, length: int, item: int, gpu: Gpu) -> list[int]:
 def put_by_index(args: tuple[Any, ...], _: Gpu) -> Iterator[int]:
     """Yield the requests of `index_put_`, where it adds up or has to be deterministic.
 
-    Such is the backward pass of `tensor[indices]`. Indices are sorted, so that the rows of one
-    index are added up by one block of threads. A port of `index_put_with_sort_kernel` and
-    `makeLinearIndex` in ATen/native/cuda/Indexing.cu.
+    Such is the backward pass of `tensor[indices]`. Several indices become one linear index, which
+    is sorted, so that one block of threads adds up all that goes to one place. A port of
+    `index_put_with_sort_kernel` and `makeLinearIndex` in ATen/native/cuda/Indexing.cu.
     """
-    target, given, values = args[:3]
+    target, index_of_dims, values = args[:3]
     adds_up = len(args) > 3 and args[3]
     if not adds_up and not torch.are_deterministic_algorithms_enabled():
         return
-    places = [place for place, index in enumerate(given) if index is not None]
-    indices = [index for index in given if index is not None]
+    indices = []
+    indexed_dims = []
+    for dim, index in enumerate(index_of_dims):
+        if index is not None:
+            indices.append(index)
+            indexed_dims.append(dim)
     if not indices or any(index.dtype in MASKS for index in indices):
         return  # masks come here again as indices
-    shape = torch.broadcast_shapes(*(index.shape for index in indices))
-    count = prod(shape)
-    is_adjacent = places[-1] - places[0] + 1 == len(places)
-    # the dimensions before those that are indexed, unless these are moved to the front
-    before = target.shape[: places[0]] if is_adjacent else ()
-    after = [size for place, size in enumerate(target.shape) if place not in places]
-    after = after[len(before) :]
 
-    linear = count * PLACE_BYTES
-    taken = [] if target.is_contiguous() else [target.nbytes]
-    yield from taken
-    yield from make_linear_index(indices, linear)
-    copies = copy_expanded(values, [*before, *shape, *after])
+    # (dimensions before, indexed dimensions, a slice); if the indexed ones are not adjacent, a copy
+    # of the target has them at the front
+    is_adjacent = indexed_dims == list(range(indexed_dims[0], indexed_dims[-1] + 1))
+    count_before = indexed_dims[0] if is_adjacent else 0
+    other_sizes = [size for dim, size in enumerate(target.shape) if dim not in indexed_dims]
+    before, in_slice = other_sizes[:count_before], other_sizes[count_before:]
+    index_shape = torch.broadcast_shapes(*(index.shape for index in indices))
+    count = prod(index_shape)
+    linear_index = count * PLACE_BYTES
+
+    contiguous_target = copy_unless_contiguous(target)
+    yield from contiguous_target
+    yield from make_linear_index(indices, linear_index)
+    copies = copy_expanded(values, [*before, *index_shape, *in_slice])
     if not is_adjacent:
         copies.append(target.nbytes)
     yield from copies
-    if count and prod(after):
-        largest_key = (target.numel() - 1) // prod(after)
-        buffer = sort_pairs(count, PLACE_BYTES, max(1, largest_key.bit_length()))
-        # the sorted indices, their places, and numbers from 0 on
-        yield from nest(linear, linear, linear, *buffer)
-    yield from (-size for size in [*copies, linear, *taken])
+    slice_size = prod(in_slice)
+    if count and slice_size:
+        places = target.numel() // slice_size
+        bits = max(1, (places - 1).bit_length())
+        second_buffer = sort_pairs(count, PLACE_BYTES, bits)
+        # the sorted index, its places, and numbers from 0 on
+        yield from take_and_return(linear_index, linear_index, linear_index, *second_buffer)
+    yield from give_back([*contiguous_target, linear_index, *copies])
 
 
 def make_linear_index(indices: Sequence[Tensor], linear: int) -> Iterator[int]:
     """Yield the requests for one index in the place of several, whose `linear` bytes stay taken.
 
-    Each is wrapped around, multiplied by its stride, and added (`computeLinearIndex`).
+    Negative numbers of each are wrapped around, it is multiplied by its stride, and all are added
+    up (`computeLinearIndex`).
     """
-    converted = []
+    converted = []  # to int64
     for index in indices:
         if index.dtype == torch.int32:
             converted.append(index.numel() * PLACE_BYTES)
@@ -208,7 +227,7 @@ def make_linear_index(indices: Sequence[Tensor], linear: int) -> Iterator[int]:
         yield from (wrapped, multiplied, -wrapped)
         if number > 0:  # it was added to the first
             yield -multiplied
-    yield from (-size for size in reversed(converted))
+    yield from give_back(converted)
 
 
 def copy_expanded(values: Tensor, shape: Sequence[int]) -> list[int]:

@@ -1,7 +1,4 @@
-"""Request memory for partial sums of columns, as in a bias's gradient, and of an embedding's rows.
-
-A request is a number of bytes: positive where they are taken, negative where they are given back.
-"""
+"""Request memory to add up columns, as for a bias's gradient, and rows of an embedding."""
 
 from __future__ import annotations
 
@@ -10,6 +7,11 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from framebench.devices.simulation.torch_gpu import Gpu
+from framebench.devices.simulation.torch_requests import (
+    copy_unless_contiguous,
+    give_back,
+    take_and_return,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -34,7 +36,7 @@ def sum_columns(args: tuple[Any, ...], gpu: Gpu) -> list[int]:
     """
     values: Tensor = args[0]
     summed = args[1] if len(args) > 1 else None
-    if not summed or not values.dim():  # all dimensions are summed
+    if not summed or not values.dim() or not values.numel():  # all dimensions, or none at all
         return []
     dims = sorted(dim % values.dim() for dim in summed)
     count = len(dims)
@@ -93,29 +95,28 @@ def find_last_power_of_two(number: int) -> int:
 def embedding_backward(
     results: list[Tensor | None], args: tuple[Any, ...], _: Gpu
 ) -> Iterator[Tensor | int | None]:
-    """Yield the gradient of an embedding's weight, and around it the bytes taken and given back.
+    """Yield the requests before and after the gradient of an embedding's weight, and the gradient.
 
-    Bytes are positive where they are taken and negative where they are given back. The kernels
-    need this memory to sort indices and to add up the rows of one index
+    Indices are sorted, and then the rows of one index are added up
     (`embedding_dense_backward_cuda` in ATen/native/cuda/Embedding.cu,
     `embedding_backward_cuda_kernel` in EmbeddingBackwardKernel.cu).
     What CUB takes for more than keys and values is left out: it is less than a MiB.
     """
     gradient, indices, num_weights, padding = args[:4]
     count = indices.numel()
-    copies = [] if gradient.is_contiguous() else [gradient.nbytes]
+    copies = copy_unless_contiguous(gradient)
     yield from copies
     if count <= UNSORTED_INDICES and padding < 0:
         yield from results
-        yield from (-size for size in copies)
+        yield from give_back(copies)
         return
     keys = count * indices.element_size()
     partial_sums = count // ROWS_OF_PARTIAL_SUM + min(count, num_weights)
     sums = partial_sums * ceil(gradient.shape[-1] / WARP) * WARP * FLOAT32_BYTES
-    yield from (keys, keys, keys, 2 * keys, -2 * keys, -keys)
+    sorted_indices = (keys, keys)  # and their places
+    yield from sorted_indices
+    yield from take_and_return(keys, 2 * keys)  # numbers from 0 on, and CUB's second buffer
     yield from results
-    after = (keys, keys, keys, partial_sums * indices.element_size(), sums)
-    yield from after
-    yield from (-size for size in reversed(after))
-    yield from (-keys, -keys)
-    yield from (-size for size in copies)
+    yield from take_and_return(keys, keys, keys, partial_sums * indices.element_size(), sums)
+    yield from give_back(sorted_indices)
+    yield from give_back(copies)

@@ -53,6 +53,13 @@ def test_what_sorting_takes_is_given_back(sorted_on_gpu):
         ("short rows", 4096 * INDEX),
         # 64 columns are copied to rows, and have results of their own
         ("columns", 64 * 8192 * (4 + 4 + 8) + 64 * 8192 * (8 + 8 + 4 + 4 + 8)),
+        # the values are copied, and the results are rows from the beginning
+        ("parts of rows", 64 * 8192 * 4 + 64 * 8192 * (8 + 8 + 4 + 4 + 8)),
+        # the results, sorted, and what sorting columns takes
+        ("the best 8,192 of two columns", 2 * 8192 * (8 + 4 + 4 + 4 + 8 + 8 + 8 + 4 + 4 + 8)),
+        ("no values", 0),
+        ("the best of no rows", 0),
+        ("no rows of a table", 0),
     ],
 )
 def test_the_most_at_once_is_what_was_computed_by_hand(sorted_on_gpu, name, peak):

@@ -71,6 +71,8 @@ def test_a_bias_s_gradient_has_the_workspace_of_a_gpu(values, size):
         (Shaped(8192, 768), [0, 1]),  # of all numbers
         (Shaped(8192, 768),),  # of all, without naming the axes
         (Shaped(), []),  # of a single number
+        (Shaped(), [0]),
+        (Shaped(10**6, 0), [0]),  # of no number
     ],
 )
 def test_other_sums_have_no_workspace(args):
