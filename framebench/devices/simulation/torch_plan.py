@@ -139,7 +139,7 @@ def simulate_case(case: Case, device: Device) -> PlannerAnswer:
     if obstacle:
         return refuse(case, device, obstacle)
     try:
-        simulation = run_case(case, device, is_limited=True)
+        return simulate_or_refuse(case, device)
     except UnsupportedCompilation as error:
         return refuse(case, device, str(error))
     except BoundedStep as error:
@@ -148,25 +148,34 @@ def simulate_case(case: Case, device: Device) -> PlannerAnswer:
         answer = PlannerAnswer("not planned", str(error))
         add_bounds(answer, bound_by_extremes(least, most, error))
         return answer
-    except OutOfMemory as error:
-        simulation = run_case(case, device)
-        reason = (
-            f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
-            f"{error.requested:,} bytes was refused"
-        )
-        # what holds the memory that is not there is asked about most
-        return replace(
-            describe_simulation(case, simulation),
-            outcome="refused",
-            reason=reason,
-            needs_bytes=simulation.reserved,
-            peak_bytes=None,
-        )
     except Exception as error:
         if case.workload == USER_MODEL and find_line(error, case.user_file):
             return PlannerAnswer("failed", describe_fault(error, case.user_file))
         raise
-    return describe_simulation(case, simulation)
+
+
+def simulate_or_refuse(case: Case, device: Device) -> PlannerAnswer:
+    """Return the sizes of a case, also if the device's memory is not enough for it.
+
+    Raises the errors of the step, BoundedStep and UnsupportedCompilation.
+    """
+    try:
+        return describe_simulation(case, run_case(case, device, is_limited=True))
+    except OutOfMemory as error:
+        requested = error.requested
+    # what holds the memory that is not there is asked about most
+    simulation = run_case(case, device)
+    reason = (
+        f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
+        f"{requested:,} bytes was refused"
+    )
+    return replace(
+        describe_simulation(case, simulation),
+        outcome="refused",
+        reason=reason,
+        needs_bytes=simulation.reserved,
+        peak_bytes=None,
+    )
 
 
 def run_case(case: Case, device: Device, is_limited: bool = False, **options: bool) -> Simulation:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from framebench.devices.catalog import find
 from framebench.devices.simulation.scope import find_scope
 from framebench.suite.case import Case
 from tests.conftest import list_requested
@@ -36,6 +37,8 @@ OTHERS = (
     "compile_step",
 )
 TOO_LARGE = "transformer/torch/train/fp32/b512/cpu@rtx4060-8gb"
+# the weights alone are more than the memory; what is copied later is bounded alone
+TOO_LARGE_TO_BOUND = "transformer/torch/train/offload_streamed/b1/2.7B@rtx4060-8gb"
 # cuDNN's attention is preferred from 2.11 on
 RELEASES = ("2.8.0+cu128", "2.12.1")
 OLDER, NEWER = (
@@ -57,7 +60,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def answers(request, environment) -> Answers:
     places = [name_place(strategy) for strategy in sorted({*USUAL, *list_requested(request)})]
-    places += [*UNPLANNED, TOO_LARGE, OLDER, NEWER]
+    places += [*UNPLANNED, TOO_LARGE, TOO_LARGE_TO_BOUND, OLDER, NEWER]
     return run_inside(environment["torch"], PROGRAM, *places)
 
 
@@ -150,6 +153,13 @@ def test_a_refused_case_says_how_much_it_needs(answers):
     assert refused["peak_bytes"] is None
     # what is in use is said by its parts, and is less than what the pool would reserve
     assert 0 < refused["parts"]["weights"] < refused["parts"]["allocated"] <= refused["needs_bytes"]
+
+
+def test_a_step_that_is_bounded_alone_is_bounded_beyond_the_memory_too(answers):
+    answer = answers[TOO_LARGE_TO_BOUND]
+    assert answer["outcome"] == "not planned"
+    assert "a copy on another stream" in answer["reason"]
+    assert answer["parts"]["at_least"] > find("rtx4060-8gb").memory_bytes
 
 
 def test_attention_kernels_follow_the_release(answers):
