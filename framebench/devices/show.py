@@ -13,7 +13,7 @@ from framebench.cli.shared import echo, fail, out, say, show_progress
 from framebench.devices.catalog import DEVICES, Device, find
 from framebench.devices.found_wrong import WrongResult, find_wrong_on_gpus
 from framebench.devices.plans import planning
-from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.planned import Planned, find_upper_needs
 from framebench.engine.environments import Environment
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
@@ -120,15 +120,16 @@ def list_fields(planned: Planned) -> dict[str, Any]:
     return fields
 
 
-def find_larger_device(device: Device, least_bytes: int) -> Device | None:
-    """Return the smallest device of the same kind with twice so much memory, or None.
+def find_larger_device(device: Device, planned: Planned) -> Device | None:
+    """Return the smallest device of the same kind with what a refused case needs, or None.
 
-    What was refused needs more than the bytes that were reserved until then.
+    If the compiler does not tell the needs, it is the smallest with more memory.
     """
+    needs = find_upper_needs(planned) or 0
     larger = []
     for other in DEVICES:
-        has_enough = other.memory_bytes > max(device.memory_bytes, 2 * least_bytes)
-        if other.kind == device.kind and has_enough:
+        has_more = other.memory_bytes > device.memory_bytes
+        if other.kind == device.kind and has_more and other.memory_bytes >= needs:
             larger.append(other)
     return min(larger, key=lambda other: other.memory_bytes, default=None)
 
@@ -141,7 +142,7 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
     (planned,) = plan_with_progress(cases, device, results)
     if planned.outcome != "planned":
         reason = f"{planned.case} on {device.name}: {planned.outcome}: {planned.reason}"
-        larger = find_larger_device(device, planned.needs_bytes or 0)
+        larger = find_larger_device(device, planned)
         if planned.outcome == "refused" and larger is not None:
             reason += (
                 f". A larger device shows what takes it: framebench explain {planned.case} "

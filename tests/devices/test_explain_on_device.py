@@ -15,13 +15,15 @@ CASE = "transformer/jax/train/amp_bf16/b1/1.3B"
 @pytest.mark.parametrize(
     ("device", "needs_gib", "larger"),
     [
-        ("rtx3090-24gb", 27, "h100-80gb"),  # the smallest with 54 GiB; no TPU
-        ("tpu-v5e", 20, "tpu-v5p"),
+        ("rtx3090-24gb", 27, "a100-40gb"),  # the smallest GPU with as much; no TPU
+        ("rtx3090-24gb", 36, "h100-80gb"),  # with the error and a context more than 39.4 GiB
+        ("rtx3090-24gb", None, "a100-40gb"),  # the compiler does not tell
+        ("tpu-v5e", 20, "tpu-v6e"),
         ("b200", 200, None),
     ],
 )
 def test_a_refused_case_names_a_larger_device(device, needs_gib, larger, monkeypatch, tmp_path):
-    needs_bytes = needs_gib * GIB
+    needs_bytes = needs_gib and needs_gib * GIB
     refused = make_unplanned("refused", case=CASE, device=device, needs_bytes=needs_bytes)
     monkeypatch.setattr(show, "plan_with_progress", lambda *_: [refused])
     options = ("--device", device, "--results", tmp_path)
