@@ -253,7 +253,7 @@ def classify(worker: Worker, oom_killed: bool) -> Outcome:
     code = worker.process.returncode
     ended_by = describe_exit(code)
     killed_by_kernel = oom_killed and code == -signal.SIGKILL
-    if killed_by_kernel or limits.OUT_OF_MEMORY.search(log):
+    if killed_by_kernel or limits.is_about_memory(log):
         return Outcome("oom", f"memory ran out during {worker.phase}, ended by {ended_by}", log=log)
     compiler = describe_compiler_error(log)
     return Outcome("crashed", f"ended by {ended_by} during {worker.phase}{compiler}", log=log)

@@ -16,11 +16,17 @@ from framebench.instruments import nvml
 from framebench.instruments.host import read_status
 
 # words of the C++ library, the kernel, CUDA and its libraries, PyTorch, XLA and Jittor; examples
-# are in tests/adapters/recorded.py
+# are in tests/adapters/recorded.toml
 OUT_OF_MEMORY = re.compile(
     r"out.of.memory|can't allocate memory|bad_alloc|MemoryError|MemoryAllocation"
     r"|RESOURCE_EXHAUSTED|STATUS_ALLOC_FAILED|memory is overflow|unable to alloc",
     re.I,
+)
+# words of XLA where a kernel asks for too much of the memory on the chip: the shared memory of a
+# GPU, or a space of a TPU's memory such as vmem, where hbm is the main memory
+ON_CHIP = re.compile(
+    r"RESOURCE_EXHAUSTED: .*Shared memory size limit"
+    r"|RESOURCE_EXHAUSTED: (?:(?!space[ =]).)*space[ =](?!hbm)\w"
 )
 # words of oneDNN, and of XLA's YNNPACK
 REFUSED = re.compile(r"could not create|could not execute|== dnnl_|YNNPACK operation failed", re.I)
@@ -70,11 +76,21 @@ def is_out_of_memory(error: BaseException, limited: bool) -> bool:
     if isinstance(error, MemoryError):
         return True
     message = str(error)
-    if OUT_OF_MEMORY.search(message):
+    if is_about_memory(message):
         return True
     # Kernel libraries report the same error for too little memory and for unsupported shapes. Under
     # a limit, memory is the likelier reason.
     return limited and REFUSED.search(message) is not None
+
+
+def is_about_memory(message: str) -> bool:
+    """Return whether a line of an error or a log says that memory ran out, by any device's words.
+
+    XLA has the same words for a kernel that asks for too much memory on the chip. That is an error
+    of another kind, and need not pass with a smaller batch.
+    """
+    lines = message.splitlines()
+    return any(OUT_OF_MEMORY.search(line) and not ON_CHIP.search(line) for line in lines)
 
 
 def read_gpu_memory() -> int | None:

@@ -14,6 +14,7 @@ from framebench.adapters.jax.program import count_plan_bytes, read_plan_parts
 from framebench.devices.catalog import Device, DoesNotFit
 from framebench.devices.needs import INTERVALS, estimate_needs
 from framebench.devices.xla import jax_target
+from framebench.devices.xla.jax_errors import explain_error
 from framebench.devices.xla.jax_older import help_jax
 
 COMPILERS = {"gpu": 'pip install "jax[cuda13]"', "tpu": 'pip install "jax[tpu]"'}
@@ -71,7 +72,7 @@ def plan(
     try:
         compiled = lowered.compile()
     except JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" in str(error) or "would exceed memory" in str(error):
+        if explain_error(str(error)).outcome == "refused":
             raise DoesNotFit(f"XLA cannot fit it into {device.title}: {error}") from error
         raise
     peak = count_plan_bytes(compiled)

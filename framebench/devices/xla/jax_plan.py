@@ -21,6 +21,7 @@ from framebench.adapters.jax.shaped import ShapedAdapter
 from framebench.devices.catalog import Device
 from framebench.devices.plans.answer import PlannerAnswer
 from framebench.devices.xla import jax_buffers, jax_target
+from framebench.devices.xla.jax_errors import explain_error
 from framebench.devices.xla.jax_output import copy_stderr
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
@@ -42,10 +43,6 @@ UNPLANNED = {  # by a strategy's switch: why a plan cannot tell
     "memory_fraction": SETS_THE_ALLOCATOR,
     "preallocate": SETS_THE_ALLOCATOR,
 }
-OVER_HBM = re.compile(r"Used ([\d.]+)([KMGT]) of ([\d.]+)([KMGT]) hbm")
-UNITS = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-ONE_BUFFER = re.compile(r"Allocation \(size=(\d+)\) would exceed memory \(size=(\d+)\)")
-UNIMPLEMENTED = re.compile(r"UNIMPLEMENTED: (.*)")
 OVER_AIM = re.compile(
     r"Can't reduce memory use below \S+ \((\d+) bytes\) by rematerialization; "
     r"only reduced to \S+ \((\d+) bytes\)"
@@ -124,36 +121,6 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
         compiler=", ".join(f"{name} {release}" for name, release in compilers.items()),
         versions=read_versions(PACKAGES),
     )
-
-
-def explain_error(error: str) -> PlannerAnswer:
-    """Return the answer that an error message of XLA's stands for.
-
-    It is `refused` if memory is too small, `not planned` if the device lacks an operation, and
-    otherwise `failed`.
-    """
-    over_hbm = OVER_HBM.search(error)
-    one_buffer = ONE_BUFFER.search(error)
-    if over_hbm:
-        needs = int(float(over_hbm[1]) * UNITS[over_hbm[2]])
-        memory = float(over_hbm[3]) * UNITS[over_hbm[4]]
-        subject = "needs"
-    elif one_buffer:
-        needs, memory = int(one_buffer[1]), int(one_buffer[2])
-        subject = "one buffer alone needs"
-    elif "RESOURCE_EXHAUSTED" in error:
-        return PlannerAnswer(
-            "refused", f"XLA refuses for want of memory: {error.splitlines()[0][:300]}"
-        )
-    else:
-        unimplemented = UNIMPLEMENTED.search(error)
-        if unimplemented:
-            return PlannerAnswer(
-                "not planned", f"XLA cannot compile it for this device: {unimplemented[1].strip()}"
-            )
-        return PlannerAnswer("failed", " ".join(error.split())[:400])
-    reason = f"{subject} {needs / 2**30:,.2f} GiB at compile time, of {memory / 2**30:,.2f} GiB"
-    return PlannerAnswer("refused", reason, needs)
 
 
 def write_notes(device: Device, peak: int, errors: str, program: str) -> list[str]:

@@ -78,7 +78,36 @@ ERRORS = {
         80 * 2**30,
         "one buffer alone needs 80.00 GiB at compile time, of 16.00 GiB",
     ),
-    "RESOURCE_EXHAUSTED: x": ("refused", None, "XLA refuses for want of memory"),
+    "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6291456 bytes.": (
+        "refused",
+        None,
+        "XLA refuses for want of memory",
+    ),
+    "RESOURCE_EXHAUSTED: Allocation (size=107374182400) would exceed memory (size=17179869184) :: "
+    "#allocation7 [shape = 'u8[327680,327680]{1,0}', space=hbm, size = 0xffffffffffffffff]": (
+        "refused",
+        100 * 2**30,
+        "one buffer alone needs 100.00 GiB at compile time, of 16.00 GiB",
+    ),
+    # memory on the chip, which one kernel needs: no smaller batch need help
+    "RESOURCE_EXHAUSTED: Allocation (size=134217728) would exceed memory (size=67108864) :: "
+    "#allocation25 [shape = 'u8[134217728]{0}', space=vmem, size = 0x8000000]": (
+        "not planned",
+        None,
+        "XLA cannot compile it for this device: RESOURCE_EXHAUSTED: Allocation",
+    ),
+    "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space vmem. "
+    "Used 32.42M of 16.00M vmem. Exceeded vmem capacity by 16.42M": (
+        "not planned",
+        None,
+        "XLA cannot compile it for this device: RESOURCE_EXHAUSTED: XLA:TPU compile",
+    ),
+    "RESOURCE_EXHAUSTED: Shared memory size limit exceeded.": (
+        "not planned",
+        None,
+        "XLA cannot compile it for this device: RESOURCE_EXHAUSTED: Shared memory",
+    ),
+    "RESOURCE_EXHAUSTED: Too many open files": ("failed", None, "RESOURCE_EXHAUSTED: Too many"),
     "UNIMPLEMENTED: Unsupported algorithm ALG_DOT_BF16_BF16_F32": (
         "not planned",
         None,

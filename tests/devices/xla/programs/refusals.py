@@ -4,6 +4,6 @@ import json
 import sys
 from dataclasses import asdict
 
-from framebench.devices.xla.jax_plan import explain_error
+from framebench.devices.xla.jax_errors import explain_error
 
 print(json.dumps([asdict(explain_error(error)) for error in sys.argv[1:]]))
