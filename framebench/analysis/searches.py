@@ -58,6 +58,10 @@ class CaseSearches(NamedTuple):
         """Return each batch that had this outcome, with the budget (bytes) of its search."""
         batches = []
         for fit in self.fits:
+            # what also fails without a limit is no matter of memory
+            is_other_failure = fit.confirmation and fit.confirmation.outcome == "failed"
+            if outcome == "memory" and is_other_failure:
+                continue
             for probe in fit.probes:
                 if probe.outcome == outcome:
                     batches.append((probe.batch, fit.budget_bytes))

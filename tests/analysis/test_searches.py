@@ -11,6 +11,7 @@ from framebench.analysis.searches import CaseSearches, KeptBytes, Searches, load
 from framebench.analysis.tables import make_strategy_tables
 from framebench.records import provenance as provenance_of_records
 from framebench.records import store
+from framebench.records.search import Probe
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
 from tests.fake_records import make_measured
@@ -35,6 +36,16 @@ def test_a_search_answers_for_smaller_batches_and_larger_budgets(batch, budget, 
     assert (
         CaseSearches([make_search(budget=100, largest_batch=4)]).check_fits(batch, budget) is fits
     )
+
+
+def test_a_batch_that_fails_without_a_limit_too_is_not_known_to_be_too_large():
+    search = make_search(budget=100, largest_batch=4)
+    failed = Probe(batch=5, outcome="failed", reason="no kernel for this shape")
+    stopped = search.model_copy(update={"status": "stopped", "confirmation": failed})
+    searches = CaseSearches([stopped])
+    assert searches.check_fits(5, 100) is None
+    assert searches.find_largest_failing(5) is None
+    assert searches.check_fits(4, 100) is True
 
 
 @pytest.mark.parametrize(
