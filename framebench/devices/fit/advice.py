@@ -260,10 +260,11 @@ def search_on_device(
     as_json: bool,
     environment: Environment | None = None,
 ) -> bool:
-    """Print the largest batch of each strategy that fits, and return whether any batch does.
+    """Print the largest batch of each strategy that fits.
 
-    The arguments are those of `fit_on_device`, with each case at the smallest batch that its
-    strategy can have. If it is interrupted, the answers so far are printed, and the command ends.
+    Return whether any batch does, and no search that found one has ended with a failure. The
+    arguments are those of `fit_on_device`, with each case at the smallest batch that its strategy
+    can have. If it is interrupted, the answers so far are printed, and the command ends.
     """
     device = find(device_name)
     searches = [PredictedBatchSearch(case, device, budget) for case in cases]
@@ -273,12 +274,13 @@ def search_on_device(
     except KeyboardInterrupt:
         interrupted = True
     answered = [search for search in searches if search.has_answer]
-    any_fits = False
+    has_succeeded = False
     if answered:
         assessments = [search.result for search in answered]
         any_fits = show_assessments(
             assessments, batch=None, left_out=left_out, results=results, as_json=as_json
         )
+        has_succeeded = any_fits and not any(map(ended_with_failure, assessments))
     if interrupted:
         all_of_them = format_count(len(searches), "strategy", "strategies")
         fail(
@@ -286,7 +288,7 @@ def search_on_device(
             f"{describe_resumption(cases)}",
             130,
         )
-    return any_fits
+    return has_succeeded
 
 
 def search_over_ranks(
@@ -297,7 +299,7 @@ def search_over_ranks(
     results: Path,
     as_json: bool,
 ) -> bool:
-    """Print the largest batch that several GPUs can share, and return whether any batch fits.
+    """Print the largest batch that several GPUs can share; return as `search_on_device` does.
 
     Each of the GPUs is `device_name`, and one of them has to have the budget. Parts that the
     question leaves out are all frameworks and strategies over ranks, training, and the full size.
@@ -383,6 +385,10 @@ def write_sentence(
     if unpredicted:
         count = format_count(len(unpredicted), "strategy", "strategies")
         sentence += f" {count} could not be predicted."
+    failed = [assessment for assessment in assessments if ended_with_failure(assessment)]
+    if failed:
+        searches = format_count(len(failed), "search", "searches")
+        sentence += f" {searches} ended with a failure, beyond which larger batches may fit."
     predicted = []
     for assessment in fitting or assessments:
         if assessment.bytes is not None and assessment.case not in wrong:
@@ -409,6 +415,11 @@ def write_sentence(
     if any(assessment.is_tight for assessment in best.values()):
         sentence += f" Little memory is left, and these are not predicted: {NOT_PREDICTED}."
     return sentence
+
+
+def ended_with_failure(assessment: FitAssessment) -> bool:
+    """Return whether the search of a batch that fits ended since a larger one failed."""
+    return bool(assessment.fits) and assessment.smallest_failing is not None
 
 
 def is_as_good(assessment: FitAssessment, best: FitAssessment, by_batch: bool) -> bool:
@@ -584,6 +595,9 @@ def list_notes(assessment: FitAssessment, options: str) -> list[str]:
         notes.append(FEW_GPUS)
     if assessment.fits and not assessment.is_exact:
         notes.append(INCOMPLETE)
+    failing = assessment.smallest_failing
+    if failing and ended_with_failure(assessment):
+        notes.append(f"{failing.case.id}: not known whether it fits: {failing.failure}")
     # micro-batches are what samples are normalized over
     if case.strategy_spec.same_loss and not case.same_mathematics:
         notes.append(
@@ -615,6 +629,7 @@ def list_offers(
     offers = []
     for assessment in assessments:
         planned = assessment.planned
+        failing = assessment.smallest_failing
         offers.append(
             {
                 "case": assessment.case.id,
@@ -627,6 +642,8 @@ def list_offers(
                 "error": make_error_fields(planned),
                 "next_batch_was_tried": assessment.is_exact,
                 "not_certain_from": assessment.smallest_not_fitting,
+                "failed_from": failing.batch if failing else None,
+                "failure": failing.failure if failing else None,
                 "found_wrong": wrong.get(assessment.case),
             }
         )

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from framebench.devices.catalog import Device
 from framebench.devices.needs import find_context_bytes
@@ -24,32 +23,22 @@ from framebench.devices.plans.planned import Planned, find_upper_needs
 from framebench.suite.case import Case
 
 MOST_SAMPLES = 2**16  # in a batch
-# Sizes are on a plateau if they grow by less than this part of the batch's growth.
-PLATEAU_GROWTH = 0.2
-# The gap between the largest batch that fits and the smallest that does not is wide if their ratio
-# is above this.
-WIDE_GAP = 1.1
 # What fits and needs more than this share of the memory says how little is left.
 TIGHT_SHARE = 0.9
-MOST_GAP_PLANS = 2  # beyond `most_plans`: below a batch that does not fit, and in a wide gap
-
-
-class SearchRule(NamedTuple):
-    """The settings of the search for a framework's largest batch."""
-
-    first: tuple[int, ...]  # batches that are planned first, in multiples of the smallest
-    first_leap: int  # the next one is at most so many times the largest that fits,
-    leap: int  # and the later ones so many times
-    most_plans: int  # of one strategy, unless the last ones leave a gap: `MOST_GAP_PLANS`
-
-
-RULES = {
-    # segments of 20 MiB hide how small batches grow
-    "torch": SearchRule((1, 4), first_leap=16, leap=16, most_plans=8),
-    # near its pool's limit XLA recomputes values, so two plans do not predict a third well; a plan
-    # takes up to a minute
-    "jax": SearchRule((4,), first_leap=1024, leap=2, most_plans=5),
-}
+# A search begins at so many times the smallest batch: at fewer, what the pool takes at once hides
+# how the memory grows.
+FIRST = 4
+# The second batch is at most so many times the first, and a later one so many times the largest
+# that fits. The first line rests on one plan, and on what no batch changes.
+FIRST_LEAP, LEAP = 1024, 4
+MOST_PLANS = 10  # of a search; three are enough where the memory grows along a line
+# A search ends with so many failures: another plan would likely fail, too, or take too long.
+MOST_FAILURES = 2
+# Sizes are on a plateau if they grow by less than this part of what the batch grows by.
+PLATEAU_GROWTH = 0.2
+NEAR = 0.9  # a batch of more than this share of another one is near to it
+# parts of a prediction that no batch changes, of a plan and of a simulation
+FIXED_PARTS = ("arguments", "weights", "optimizer_states")
 
 
 @dataclass(frozen=True)
@@ -64,6 +53,8 @@ class FitAssessment:
     is_exact: bool = True
     # in a search: the smallest larger batch that was predicted, which may not fit
     smallest_not_fitting: int | None = None
+    # in a search: the smallest larger batch of which nothing tells whether it fits
+    smallest_failing: FitAssessment | None = None
 
     @property
     def batch(self) -> int:
@@ -102,6 +93,13 @@ class FitAssessment:
         return False if least_bytes > self.memory else None
 
     @property
+    def failure(self) -> str | None:
+        """Return why nothing tells whether it fits; None if a prediction or a bound does."""
+        if self.bytes is None and self.fits is None:
+            return self.planned.reason or self.planned.outcome
+        return None
+
+    @property
     def answer(self) -> str:
         """Return whether it fits in words."""
         if self.fits:
@@ -109,7 +107,7 @@ class FitAssessment:
         if self.fits is False:
             return f"does not fit{self.describe_doubt()}"
         if self.bytes is None:
-            return self.planned.reason or self.planned.outcome
+            return self.failure or ""
         _, largest_context = find_context_bytes(self.device)
         margin = (self.memory - largest_context) / self.bytes - 1
         if margin >= 0:
@@ -152,10 +150,19 @@ class PredictedBatchSearch:
     def result(self) -> FitAssessment:
         """Return the assessment of the largest batch that fits, or else of the smallest batch."""
         assessment = self.assess(self.largest_fitting or min(self.planned))
+        not_fitting = None
+        failing = None
+        for batch in self.larger_batches:
+            larger = self.assess(batch)
+            if larger.failure is None:
+                not_fitting = batch
+                break
+            failing = failing or larger
         return replace(
             assessment,
             is_exact=self.is_decided,
-            smallest_not_fitting=self.smallest_not_fitting,
+            smallest_not_fitting=not_fitting,
+            smallest_failing=failing,
         )
 
     def assess(self, batch: int) -> FitAssessment:
@@ -167,25 +174,39 @@ class PredictedBatchSearch:
         """Return whether a batch that was predicted fits at the upper end of the error."""
         return self.assess(batch).fits is True
 
+    def has_failed(self, batch: int) -> bool:
+        """Return whether nothing tells if a batch fits that was to be predicted."""
+        return self.assess(batch).failure is not None
+
     @property
     def largest_fitting(self) -> int:
         """Return the largest batch that fits at the upper end of the error, 0 if no batch does."""
         return max(filter(self.fits, self.planned), default=0)
 
     @property
-    def smallest_not_fitting(self) -> int | None:
-        """Return the smallest predicted batch above the largest that fits.
+    def larger_batches(self) -> list[int]:
+        """Return the batches above the largest that fits, the smallest first.
 
-        It does not fit, or not at the upper end of the error.
+        They do not fit, or not at the upper end of the error, or their prediction failed.
         """
-        larger = [batch for batch in self.planned if batch > self.largest_fitting]
-        return min(larger, default=None)
+        return sorted(batch for batch in self.planned if batch > self.largest_fitting)
+
+    @property
+    def smallest_above(self) -> int | None:
+        """Return the smallest of `larger_batches`, below which the search goes on."""
+        return next(iter(self.larger_batches), None)
 
     @property
     def is_decided(self) -> bool:
-        """Return whether the next larger batch was predicted too, or none may be larger."""
+        """Return whether the next larger batch is known not to fit, or none may be larger."""
         next_batch = self.largest_fitting + self.case.batch
-        return next_batch in self.planned or self.largest_fitting >= MOST_SAMPLES
+        is_next_known = next_batch in self.planned and not self.has_failed(next_batch)
+        return is_next_known or self.largest_fitting >= self.most_samples
+
+    @property
+    def most_samples(self) -> int:
+        """Return the largest batch that is predicted at all, a multiple of the smallest."""
+        return MOST_SAMPLES // self.case.batch * self.case.batch
 
     @property
     def has_ended(self) -> bool:
@@ -200,92 +221,99 @@ class PredictedBatchSearch:
     @property
     def most_plans_left(self) -> int:
         """Return how many more batches may have to be predicted."""
-        if self.has_ended:
-            return 0
-        return RULES[self.case.framework].most_plans + MOST_GAP_PLANS - len(self.planned)
-
-    @property
-    def is_gap_wide(self) -> bool:
-        """Return whether a batch between the largest that fits and the next is worth predicting."""
-        above = self.smallest_not_fitting
-        return above is not None and above > WIDE_GAP * self.largest_fitting
+        return 0 if self.has_ended else MOST_PLANS - len(self.planned)
 
     def next(self) -> Case | None:
         """Return the case to predict next, or None if the search has ended."""
-        rule = RULES[self.case.framework]
+        failures = sum(map(self.has_failed, self.planned))
+        if failures >= MOST_FAILURES or len(self.planned) >= MOST_PLANS:
+            return None
+        batch = self.choose_batch() if self.largest_fitting else self.choose_first_batch()
+        return None if batch is None else replace(self.case, batch=batch)
+
+    def choose_first_batch(self) -> int | None:
+        """Return the batch to predict while none is known to fit, or None if none is left."""
         smallest = self.case.batch
-        planned = self.planned.get(smallest)
+        candidates = [FIRST * smallest, smallest]
         # a step may fail for a single sample, as batch norm does
-        if planned and planned.has_answer and not self.fits(smallest):
-            return None
-        first_batches = [smallest * times for times in rule.first]
-        if self.planned and not self.largest_fitting:
-            first_batches.append(smallest)
-        for batch in first_batches:
+        if smallest in self.planned and self.has_failed(smallest):
+            candidates.append(2 * smallest)
+        for batch in candidates:
             if batch not in self.planned:
-                return replace(self.case, batch=batch)
-        most_plans = rule.most_plans
-        if not self.fits(max(self.planned)):
-            most_plans += 1
-        if self.is_gap_wide:
-            most_plans += 1
-        if self.is_decided or len(self.planned) >= most_plans:
-            return None
-        return replace(self.case, batch=self.choose_batch(rule))
+                return batch
+        return None
 
-    def choose_batch(self, rule: SearchRule) -> int:
-        """Return the next batch to predict, in samples.
+    def choose_batch(self) -> int | None:
+        """Return the batch to predict next where one is known to fit, or None if none is left.
 
-        A line through predicted sizes meets the limit there. On a plateau, where such a line is no
-        help, it is the geometric mean of the bracket. The result is a multiple of the smallest
-        batch, larger than the largest that fits, smaller than the smallest that does not, and no
-        farther than one leap.
+        A line through predicted sizes meets the limit there. Where lines are no help, it is the
+        geometric mean of the bracket. The result is a multiple of the smallest batch.
         """
-        fitting, above = self.largest_fitting, self.smallest_not_fitting
-        is_first_guess = len(self.planned) <= len(rule.first)
-        leap = rule.first_leap if is_first_guess else rule.leap
-        if above is not None and self.is_gap_wide and self.has_plateau():
-            estimate = float((fitting * above) ** 0.5)
-        else:
-            estimate = self.extrapolate_linearly(leap * fitting)
-        if self.is_gap_wide and len(self.planned) >= rule.most_plans:
-            # the last predictions must narrow a wide gap, so they must not lie near its lower end
-            estimate = max(estimate, fitting * WIDE_GAP**0.5)
         step = self.case.batch
-        batch = max(int(estimate // step) * step, fitting + step)
+        fitting, above = self.largest_fitting, self.smallest_above
         # if every batch has fitted so far, the search ends at MOST_SAMPLES
-        most = MOST_SAMPLES if above is None else above - step
-        return min(batch, most, leap * fitting)
+        most = self.most_samples if above is None else above - step
+        if most <= fitting:
+            return None
+        estimate = self.extrapolate_linearly()
+        if above is not None and estimate >= fitting + step:
+            leads_beyond_failure = estimate >= above and self.has_failed(above)
+            if leads_beyond_failure or self.has_plateau() or self.was_last_plan_of_little_use():
+                estimate = float((fitting * above) ** 0.5)
+        return max(fitting + step, min(int(estimate // step) * step, most))
 
-    def extrapolate_linearly(self, farthest: int) -> float:
+    def extrapolate_linearly(self) -> float:
         """Return the batch at which a line through predicted sizes meets the limit.
 
-        The line goes through the two largest batches up to `smallest_not_fitting`. XLA's argument
-        buffers (weights and states), which do not depend on the batch, are the size of batch 0. If
-        the line does not rise, the result is `farthest`.
+        The line goes through the two largest batches up to `smallest_above`. Where no batch is
+        known not to fit, the result is no farther than one leap.
         """
-        planned = self.planned[self.largest_fitting]
-        above = self.smallest_not_fitting
-        sizes = [(0, planned.parts.get("arguments", 0))]
-        for batch in sorted(self.planned):
-            size = self.planned[batch].predicted_bytes
-            if size is not None and (above is None or batch <= above):
-                sizes.append((batch, size))
-        (lower_batch, lower_bytes), (upper_batch, upper_bytes) = sizes[-2:]
+        above = self.smallest_above
+        sizes = self.list_sizes(above or self.largest_fitting)
+        leap = LEAP if len(sizes) > 2 else FIRST_LEAP
+        farthest = above or leap * self.largest_fitting
+        upper_batch, upper_bytes = sizes.pop()
+        if above is None:  # two batches that are near to each other may have the same segments
+            sizes = [size for size in sizes if size[0] <= NEAR * upper_batch]
+        lower_batch, lower_bytes = sizes[-1]
         slope = (upper_bytes - lower_bytes) / (upper_batch - lower_batch)
         if slope <= 0:
             return farthest
-        memory = self.assess(self.largest_fitting).memory
+        assessment = self.assess(self.largest_fitting)
         _, context = find_context_bytes(self.device)
-        limit = (memory - context) / (1 + planned.error_interval.high)
-        return upper_batch + (limit - upper_bytes) / slope
+        limit = (assessment.memory - context) / (1 + assessment.planned.error_interval.high)
+        return min(farthest, upper_batch + (limit - upper_bytes) / slope)
+
+    def list_sizes(self, largest: int) -> list[tuple[int, int]]:
+        """Return batches up to the largest with their predicted bytes, the smallest first.
+
+        The first one is batch 0, with the bytes that no batch changes.
+        """
+        parts = self.planned[self.largest_fitting].parts
+        sizes = [(0, sum(parts.get(part, 0) for part in FIXED_PARTS))]
+        for batch in sorted(self.planned):
+            size = self.planned[batch].predicted_bytes
+            if size is not None and batch <= largest:
+                sizes.append((batch, size))
+        return sizes
 
     def has_plateau(self) -> bool:
-        """Return whether the two largest batches that fit need nearly the same memory."""
-        fitting = sorted(filter(self.fits, self.planned))
+        """Return whether the two largest batches that fit need nearly the same memory.
+
+        XLA recomputes values to stay within its pool.
+        """
+        (_, fixed), *fitting = self.list_sizes(self.largest_fitting)
         if len(fitting) < 2:
             return False
-        lower, upper = fitting[-2:]
-        lower_bytes = self.planned[lower].predicted_bytes or 1
-        growth = (self.planned[upper].predicted_bytes or 1) / lower_bytes - 1
-        return growth < PLATEAU_GROWTH * (upper / lower - 1)
+        (lower_batch, lower_bytes), (upper_batch, upper_bytes) = fitting[-2:]
+        proportional = (lower_bytes - fixed) * (upper_batch / lower_batch - 1)
+        return upper_bytes - lower_bytes < PLATEAU_GROWTH * proportional
+
+    def was_last_plan_of_little_use(self) -> bool:
+        """Return whether the last plan left more than half of the bracket, as a logarithm."""
+        *earlier, _ = self.planned.items()
+        before = replace(self, planned=dict(earlier))
+        if not before.largest_fitting or before.smallest_above is None or not self.smallest_above:
+            return False
+        ratio = self.smallest_above / self.largest_fitting
+        return ratio**2 > before.smallest_above / before.largest_fitting

@@ -37,7 +37,7 @@ WITHOUT_DEVICE = {  # variables of a planner
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",  # the check needs NVIDIA's libraries
     "JAX_ENABLE_COMPILATION_CACHE": "false",  # a program from the cache has no plan
 }
-END_S = 5.0  # for a server to end by itself when its standard input does
+END_S = 15.0  # for a server to end by itself when its standard input does, on a busy machine
 
 
 def make_command(environment: Environment, module: str, *arguments: str) -> list[str]:

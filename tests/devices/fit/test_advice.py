@@ -16,7 +16,7 @@ import pytest
 from framebench.cli import shared
 from framebench.devices.catalog import Device, find
 from framebench.devices.fit import advice
-from framebench.devices.fit.fitting import MOST_GAP_PLANS, RULES, FitAssessment
+from framebench.devices.fit.fitting import MOST_PLANS, FitAssessment
 from framebench.devices.found_wrong import WrongResult
 from framebench.devices.plans import planning
 from framebench.devices.plans.answer import ASKED, CONVOLUTIONS
@@ -37,19 +37,20 @@ from tests.processes import framebench, read_json
 
 GIB = 2**30
 GPU = ("--device", "a100-40gb")
-FakeNeeds = Callable[[Callable[[Case], int]], list[Case]]
+FakeNeeds = Callable[[Callable[[Case], int | None]], list[Case]]
+FAILURE = "INTERNAL: a bug of the compiler"
 
 
 @pytest.fixture
 def fake_needs(monkeypatch) -> FakeNeeds:
     """Return a function that replaces the planner by a fake, with an error of at most 8 %.
 
-    It takes the bytes that each case needs, and returns a list. Each case that is planned later is
-    added to the list.
+    It takes the bytes that each case needs, None for a failure, and returns a list. Each case that
+    is planned later is added to the list.
     """
     allow_error(monkeypatch, 0.08)
 
-    def replace_planner(size: Callable[[Case], int]) -> list[Case]:
+    def replace_planner(size: Callable[[Case], int | None]) -> list[Case]:
         planned_cases = []
 
         def plan_all(
@@ -64,15 +65,18 @@ def fake_needs(monkeypatch) -> FakeNeeds:
             predictions = []
             for case in cases:
                 planned_cases.append(case)
-                planned = make_planned(
-                    case=case.id,
-                    framework=case.framework,
-                    device=GPU[1],
-                    source="allocator.simulated",
-                    peak_bytes=size(case),
-                    parts={"allocated": size(case)},
-                    origin=make_origin(planned_at=datetime.now(UTC), wall_s=60.0),
-                )
+                fields = {
+                    "case": case.id,
+                    "framework": case.framework,
+                    "device": GPU[1],
+                    "source": "allocator.simulated",
+                    "origin": make_origin(planned_at=datetime.now(UTC), wall_s=60.0),
+                }
+                needs = size(case)
+                if needs is None:
+                    planned = make_unplanned("failed", **fields | {"reason": FAILURE})
+                else:
+                    planned = make_planned(**fields, peak_bytes=needs, parts={"allocated": needs})
                 listener(planned)
                 predictions.append(planned)
             return predictions
@@ -135,7 +139,7 @@ def test_advise_tries_the_usual_strategies_and_combinations_by_default(fake_need
 
 @pytest.mark.parametrize("command", ["advise", "max-batch"])
 def test_an_interrupted_search_prints_the_answers_so_far(fake_needs, command):
-    """fp32 fits one sample; checkpoint is interrupted before its first plan has ended."""
+    """fp32 fits four samples; checkpoint is interrupted before its first plan has ended."""
 
     def interrupt_at_checkpoint(case):
         if case.strategy == "checkpoint":
@@ -145,7 +149,7 @@ def test_an_interrupted_search_prints_the_answers_so_far(fake_needs, command):
     fake_needs(interrupt_at_checkpoint)
     cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
     done = framebench(command, cases, *GPU, code=130)
-    assert re.search(r"fp32 +│ +1 or more ", done.stdout)
+    assert re.search(r"fp32 +│ +4 or more ", done.stdout)
     assert "checkpoint" not in done.stdout
     assert "1 of 2 strategies have an answer so far; what was planned is cached" in done.stderr
     (offer,) = list_offers(command, cases, *GPU)
@@ -193,11 +197,10 @@ def test_a_search_prints_its_round_and_one_estimate_for_all_cases(fake_needs, mo
     fake_needs(need_slowly)
     cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
     lines = framebench("max-batch", cases, *GPU).stderr.splitlines()
-    most_rounds = RULES["torch"].most_plans + MOST_GAP_PLANS
     progress = [line.partition(": ")[2] for line in lines if "round " in line]
-    assert progress[0] == f"round 1 of at most {most_rounds}: 0 of 2 planned"
-    second_round = f"round 2 of at most {most_rounds}: 0 of 2 planned"
-    assert f"{second_round}, up to about {most_rounds - 1} min left" in progress
+    assert progress[0] == f"round 1 of at most {MOST_PLANS}: 0 of 2 planned"
+    second_round = f"round 2 of at most {MOST_PLANS}: 0 of 2 planned"
+    assert f"{second_round}, up to about {MOST_PLANS - 1} min left" in progress
     assert not any(line.startswith("planning ") for line in lines), "no progress of single cases"
 
 
@@ -383,6 +386,32 @@ def test_the_largest_batch_over_ranks_is_one_that_they_share_equally(
     assert largest == {f"transformer/torch/train/{name}/b104x8/full" for name in ("ddp", "fsdp")}
     assert all(offer["next_batch_was_tried"] for offer in offers)
     assert {case.batch % 8 for case in planned_cases} == {0}
+
+
+@pytest.mark.parametrize(
+    ("command", "question"),
+    [
+        ("max-batch", ["transformer/torch/train/fp32/full"]),
+        ("max-batch", ["transformer/jax/train/fp32/full"]),
+        ("max-batch", ["transformer/torch/train/ddp/full", "--ranks", "2"]),
+        ("advise", ["transformer/torch/train/fp32/*/full"]),
+    ],
+)
+def test_a_search_that_ends_with_a_failure_says_so_and_is_no_success(fake_needs, command, question):
+    """All batches would fit, and the planner fails from 10 on."""
+
+    def fail_from_10_on(case):
+        return GIB if case.batch < 10 else None
+
+    fake_needs(fail_from_10_on)
+    done = framebench(command, *question, *GPU, code=1)
+    assert "1 search ended with a failure" in done.stdout
+    assert FAILURE in done.stdout
+    assert "or more" in done.stdout
+    (offer,) = list_offers(command, *question, *GPU)
+    assert (offer["fits"], offer["failure"]) == (True, FAILURE)
+    assert offer["failed_from"] >= 10
+    assert offer["not_certain_from"] is None
 
 
 @pytest.mark.parametrize(("strategies", "is_told"), [("", True), ("/ddp", False)])

@@ -6,9 +6,17 @@ import math
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from framebench.devices.catalog import CONTEXT, find
-from framebench.devices.fit.fitting import RULES, FitAssessment, PredictedBatchSearch
+from framebench.devices.fit.fitting import (
+    MOST_FAILURES,
+    MOST_PLANS,
+    MOST_SAMPLES,
+    FitAssessment,
+    PredictedBatchSearch,
+)
 from framebench.devices.needs import INTERVALS
 from framebench.devices.plans.answer import AT_LEAST, CONVOLUTIONS, NOT_ASKED
 from framebench.devices.plans.planned import Planned
@@ -38,13 +46,23 @@ def search_batches(
     size: Callable[[int], int | None], unit: int = 1, framework: str = "torch", arguments: int = 0
 ) -> PredictedBatchSearch:
     """Search with predictions of so many bytes for a batch; None fails."""
+
+    def predict(case: Case) -> Planned:
+        return predict_bytes(case, size(case.batch), parts={"arguments": arguments})
+
+    return search_predictions(predict, framework, unit)
+
+
+def search_predictions(
+    predict: Callable[[Case], Planned], framework: str, unit: int = 1
+) -> PredictedBatchSearch:
+    """Search with the prediction that a function returns for each case."""
     smallest = Case("transformer", framework, "train", "fp32", unit, "full")
     search = PredictedBatchSearch(smallest, GPU)
     case = search.next()
     while case:
         assert case.batch not in search.planned
-        parts = {"arguments": arguments}
-        search.planned[case.batch] = predict_bytes(case, size(case.batch), parts=parts)
+        search.planned[case.batch] = predict(case)
         case = search.next()
     return search
 
@@ -152,7 +170,7 @@ def test_a_search_over_plateaus_ends():
         return segments * 20 * 2**20
 
     search = search_batches(predict_bytes)
-    assert len(search.planned) <= RULES["torch"].most_plans
+    assert len(search.planned) <= MOST_PLANS
     assert search.result.fits
     assert search.result.batch > 8000
 
@@ -177,16 +195,17 @@ def test_a_search_over_a_compilers_plateau_ends_with_a_narrow_gap(end):
 
 def test_a_truncated_search_is_marked_incomplete():
     def predict_bytes(batch):
-        return round(2**28 * batch**0.5)  # each line through two batches ends too low
+        return 2**30 if batch <= 420 else 2**50  # no line leads to the limit
 
     search = search_batches(predict_bytes, framework="jax")
-    assert len(search.planned) == RULES["jax"].most_plans
+    assert len(search.planned) == MOST_PLANS
     assert not search.result.is_exact
+    assert search.result.batch <= 420 < search.result.smallest_not_fitting
 
 
 def test_where_the_smallest_batch_does_not_fit_nothing_more_is_planned():
     search = search_batches(need_per_sample(2**40))
-    assert list(search.planned) == [1]
+    assert list(search.planned) == [4, 1]
     assert search.result.fits is False
 
 
@@ -194,16 +213,17 @@ def test_a_failure_for_one_sample_alone_is_stepped_over():
     """Batch norm refuses a single sample where nothing else is left to normalize over."""
 
     def predict_bytes(batch):
-        return None if batch == 1 else 2**30 * batch
+        return None if batch == 1 else 2**34 * batch
 
     search = search_batches(predict_bytes)
-    assert search.result.batch == (MEMORY - CONTEXT[1]) // 2**30
-    assert search.result.is_exact
+    assert list(search.planned) == [4, 1, 2, 3]
+    assert (search.result.batch, search.result.is_exact) == (2, True)
 
 
-def test_a_compiler_is_asked_until_the_next_batch_does_not_fit():
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_line_is_followed_until_the_next_batch_does_not_fit(framework):
     """Arguments, which no batch changes, are a point of the line."""
-    search = search_batches(need_per_sample(2**30, 2**32), 1, "jax", arguments=2**32)
+    search = search_batches(need_per_sample(2**30, 2**32), 1, framework, arguments=2**32)
     largest = (MEMORY - CONTEXT[1] - 2**32) // 2**30
     assert list(search.planned) == [4, largest, largest + 1]
     assert search.result.fits
@@ -218,16 +238,103 @@ def test_search_falls_back_to_the_smallest_batch():
     assert search.result.is_exact
 
 
-def test_search_stays_below_a_batch_whose_prediction_failed():
-    """A failed prediction has no size, so that lines through the others lead beyond its batch."""
-    predicted = []
+def find_by_bisection(size: Callable[[int], int], unit: int) -> int:
+    """Return the largest multiple of `unit` that fits, where larger batches need no less."""
+    fitting, above = 0, MOST_SAMPLES // unit + 1
+    while above - fitting > 1:
+        middle = (fitting + above) // 2
+        if size(unit * middle) <= MEMORY - CONTEXT[1]:
+            fitting = middle
+        else:
+            above = middle
+    return unit * fitting
+
+
+@settings(deadline=None)
+@given(
+    fixed=st.integers(0, 2**36),
+    slope=st.integers(2**15, 2**33),
+    kink=st.integers(1, 2**16),
+    slope_beyond=st.integers(0, 2**33),
+    segment=st.sampled_from([1, 20 * 2**20]),
+    unit=st.integers(1, 8),
+    is_fixed_part_known=st.booleans(),
+)
+def test_a_search_finds_what_plain_bisection_finds(
+    fixed, slope, kink, slope_beyond, segment, unit, is_fixed_part_known
+):
+    """Memory grows along two lines, in whole segments of the pool."""
+
+    def size(batch: int) -> int:
+        beyond = max(0, batch - kink)
+        needs = fixed + slope * (batch - beyond) + slope_beyond * beyond
+        return math.ceil(needs / segment) * segment
+
+    arguments = fixed if is_fixed_part_known else 0
+    search = search_batches(size, unit, "jax", arguments)
+    largest = find_by_bisection(size, unit)
+    result = search.result
+    if not largest:
+        assert not result.fits
+        assert list(search.planned) == [4 * unit, unit]
+    elif result.is_exact:
+        assert result.batch == largest
+    else:
+        assert len(search.planned) == MOST_PLANS
+        assert result.batch <= largest
+        assert result.smallest_not_fitting is None or largest < result.smallest_not_fitting
+    is_line = segment == 1 and kink >= largest + unit and is_fixed_part_known
+    if largest and is_line:
+        assert len(search.planned) <= 4
+
+
+@pytest.mark.parametrize("outcome", ["failed", "not planned"])
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_a_failure_is_not_read_as_too_large(framework, outcome):
+    """All batches would fit. From 100 on the planner fails: it crashes, or takes too long."""
+
+    def predict(case):
+        if case.batch < 100:
+            return predict_bytes(case, 2**24 * case.batch)
+        return predict_bytes(case, None, outcome=outcome, reason="INTERNAL: a bug")
+
+    search = search_predictions(predict, framework)
+    result = search.result
+    failed = [batch for batch in search.planned if batch >= 100]
+    assert 0 < len(failed) <= MOST_FAILURES, "a plan that takes too long is not tried for ever"
+    assert (result.fits, result.is_exact) == (True, False)
+    assert result.smallest_not_fitting is None
+    assert result.smallest_failing.batch == min(failed)
+    assert result.smallest_failing.failure == "INTERNAL: a bug"
+
+
+def test_a_failure_next_to_the_largest_batch_that_fits_leaves_the_answer_open():
+    result = search_batches(lambda batch: 2**34 if batch == 1 else None).result
+    assert (result.batch, result.is_exact, result.smallest_failing.batch) == (1, False, 2)
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.integers(1, 64), st.sampled_from([2**30, 2**50, None])),
+    st.sampled_from([2**30, 2**50, None]),
+    st.sampled_from(["torch", "jax"]),
+)
+def test_a_search_ends_and_answers_by_predictions_alone(sizes, otherwise, framework):
+    """Whatever planners say: 1 GiB fits, 2**50 bytes do not, and None is a failure."""
 
     def predict_bytes(batch):
-        failed = [earlier for earlier in predicted if earlier >= 100]
-        assert not failed or batch < min(failed)
-        predicted.append(batch)
-        return 2**24 * batch if batch < 100 else None
+        return sizes.get(batch, otherwise)
 
-    result = search_batches(predict_bytes).result
-    assert result.batch < 100
-    assert result.smallest_not_fitting == min(batch for batch in predicted if batch >= 100)
+    search = search_batches(predict_bytes, framework=framework)
+    result = search.result
+    assert list(map(predict_bytes, search.planned)).count(None) <= MOST_FAILURES
+    if not result.fits:
+        assert not any(predict_bytes(batch) == 2**30 for batch in search.planned)
+        return
+    assert predict_bytes(result.batch) == 2**30
+    if result.smallest_not_fitting:
+        assert predict_bytes(result.smallest_not_fitting) == 2**50
+    if result.is_exact and result.batch < MOST_SAMPLES:
+        assert result.smallest_not_fitting == result.batch + 1
+    if result.smallest_failing:
+        assert predict_bytes(result.smallest_failing.batch) is None

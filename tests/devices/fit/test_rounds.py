@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from framebench.devices.catalog import find
-from framebench.devices.fit.fitting import MOST_GAP_PLANS, RULES, PredictedBatchSearch
+from framebench.devices.fit.fitting import MOST_PLANS, PredictedBatchSearch
 from framebench.devices.fit.rounds import SearchRounds
 from framebench.suite.case import Case
 from tests.devices.fake_predictions import make_origin, make_planned
+
+PLANS_LEFT = MOST_PLANS - 1  # that a search still makes at most, after its first one
 
 
 def finish_plan(rounds: SearchRounds, case: Case, minutes: float, is_cached: bool = False) -> None:
@@ -32,18 +34,13 @@ def begin_rounds(at_once: int = 1) -> tuple[SearchRounds, list[Case]]:
     return rounds, rounds.begin()
 
 
-def count_plans_left(framework: str) -> int:
-    """Return how many plans a search still makes at most, after its first one."""
-    return RULES[framework].most_plans + MOST_GAP_PLANS - 1
-
-
 def test_the_estimate_waits_for_a_plan_of_each_framework():
     """A compiler takes several times as long as a simulation."""
     rounds, (torch, jax) = begin_rounds()
     finish_plan(rounds, torch, minutes=1)
     assert "left" not in rounds.describe()
     finish_plan(rounds, jax, minutes=5)
-    left = count_plans_left("torch") + 5 * count_plans_left("jax")
+    left = PLANS_LEFT + 5 * PLANS_LEFT
     assert rounds.describe().endswith(f"2 of 2 planned, up to about {left} min left")
 
 
@@ -51,8 +48,7 @@ def test_cached_plans_take_no_time():
     rounds, (torch, jax) = begin_rounds()
     finish_plan(rounds, jax, minutes=100, is_cached=True)
     finish_plan(rounds, torch, minutes=1)
-    left = count_plans_left("torch")
-    assert rounds.describe().endswith(f"up to about {left} min left")
+    assert rounds.describe().endswith(f"up to about {PLANS_LEFT} min left")
 
 
 def test_plans_of_one_search_are_made_one_after_the_other():
@@ -60,5 +56,4 @@ def test_plans_of_one_search_are_made_one_after_the_other():
     rounds, (torch, jax) = begin_rounds(at_once=2)
     finish_plan(rounds, torch, minutes=1)
     finish_plan(rounds, jax, minutes=5)
-    left = 5 * count_plans_left("jax")
-    assert rounds.describe().endswith(f"up to about {left} min left")
+    assert rounds.describe().endswith(f"up to about {5 * PLANS_LEFT} min left")
