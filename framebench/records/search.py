@@ -57,3 +57,12 @@ class Fit(RecordPart):
     # the smallest batch that does not fit, once more without a limit
     confirmation: Probe | None = None
     provenance: Provenance
+
+    def describe_largest(self) -> str:
+        """Return the largest batch that fits in words, and whether the search ended there."""
+        if self.status == "none":
+            return "not even the smallest"
+        if not self.largest:
+            return self.status
+        remarks = {"open": " or more", "stopped": ", stopped"}
+        return f"{self.largest}{remarks.get(self.status, '')}"

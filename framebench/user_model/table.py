@@ -393,6 +393,6 @@ def make_batch_table(fits: list[Fit]) -> Table:
         "Tried under an enforced limit, each batch in a fresh process; the loss was only seen to "
         "be finite.",
         ("strategy", "batch", "what was found"),
-        [(Case.from_id(fit.case).strategy, str(fit.largest or "-"), fit.answer) for fit in fits],
+        [(Case.from_id(fit.case).strategy, fit.describe_largest(), fit.answer) for fit in fits],
         left=1,
     )

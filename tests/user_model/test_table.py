@@ -20,9 +20,11 @@ from framebench.user_model.table import (
     describe_verdicts,
     find_contradiction,
     find_needs,
+    make_batch_table,
     make_table,
 )
 from tests.fake_records import record
+from tests.search_records import make_search
 
 MIB = 2**20
 
@@ -160,3 +162,19 @@ def test_a_peak_that_rises_from_step_to_step_is_said(peaks, rises):
     notes = [note for note in table.notes if "rises from step to step" in note]
     assert len(notes) == rises
     assert all("(10.0, 15.0, 20.0 MiB)" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("status", "largest", "label"),
+    [
+        ("found", 8, "8"),
+        ("open", 8, "8 or more"),
+        ("stopped", 8, "8, stopped"),  # by a failure that says nothing of memory
+        ("stopped", None, "stopped"),
+        ("none", None, "not even the smallest"),
+    ],
+)
+def test_a_search_that_was_stopped_is_no_answer(status, largest, label):
+    search = make_search().model_copy(update={"status": status, "largest": largest})
+    ((_, shown, _),) = make_batch_table([search]).rows
+    assert shown == label

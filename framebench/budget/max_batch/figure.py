@@ -57,17 +57,11 @@ def make_row(fit: Fit) -> dict[str, object]:
     """Return the columns of a search."""
     case, provenance = parse_case(fit.case), fit.provenance
     commit = (provenance.commit or "unknown")[:10]
-    answer: str = fit.status
-    if fit.status == "none":
-        answer = "not even the smallest"
-    elif fit.largest:
-        remarks = {"open": " or more", "stopped": ", stopped"}
-        answer = f"{fit.largest}{remarks.get(fit.status, '')}"
     return asdict(case) | {
         "case": fit.case,
         "budget_bytes": fit.budget_bytes,
         "largest": fit.largest or 0,
-        "answer": answer,
+        "answer": fit.describe_largest(),
         "framework_version": provenance.versions.get(case.framework),
         "machine": provenance.machine,
         "cpu": provenance.hardware.get("cpu", "unknown"),
