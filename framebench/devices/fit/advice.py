@@ -346,7 +346,7 @@ def show_assessments(
             assessment.case in wrong,
             not is_alternative(assessment.case),
             -assessment.batch,
-            assessment.bytes or 0,
+            assessment.most_bytes or 0,
         )
     )
     if as_json:
@@ -391,7 +391,7 @@ def write_sentence(
         sentence += f" {searches} ended with a failure, beyond which larger batches may fit."
     predicted = []
     for assessment in fitting or assessments:
-        if assessment.bytes is not None and assessment.case not in wrong:
+        if assessment.needs is not None and assessment.case not in wrong:
             predicted.append(assessment)
     alternatives = [assessment for assessment in predicted if is_alternative(assessment.case)]
     best: dict[str, FitAssessment] = {}  # by framework
@@ -590,6 +590,9 @@ def list_notes(assessment: FitAssessment, options: str) -> list[str]:
     """Return what a reader of the assessment must know; `options` are those of a command."""
     case, planned = assessment.case, assessment.planned
     notes = [f"{case.framework}: {missing}" for missing in planned.missing]
+    is_bounded = assessment.bytes is None and assessment.most_bytes is not None
+    if is_bounded:
+        notes.append(f"{case.id}: only its bounds are known: {planned.reason}")
     notes += [f"{case.id}: {note}" for note in planned.notes]
     if case.framework == "jax":
         notes.append(FEW_GPUS)

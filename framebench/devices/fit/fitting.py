@@ -8,7 +8,7 @@ Each kind of prediction has an error (`needs.INTERVALS`). Where too few peaks we
 it, it is that of the worst of them, and the answer says so. A case fits if there is room for the
 prediction plus its error and the larger context. It does not fit if there is no room even for the
 prediction less its error and the smaller context. In between the answer names the error at which it
-fits.
+fits. A case that can only be bounded fits if there is room for its upper bound.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from framebench.devices.catalog import Device
-from framebench.devices.needs import find_context_bytes
-from framebench.devices.plans.answer import AT_LEAST
-from framebench.devices.plans.planned import Planned, find_upper_needs
+from framebench.devices.needs import estimate_needs, find_context_bytes
+from framebench.devices.plans.answer import AT_LEAST, AT_MOST
+from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
 
 MOST_SAMPLES = 2**16  # in a batch
@@ -71,9 +71,16 @@ class FitAssessment:
         return min(self.budget or self.device.memory_bytes, self.device.memory_bytes)
 
     @property
+    def most_bytes(self) -> int | None:
+        """Return the predicted bytes, or the upper bound of a case that can only be bounded."""
+        return self.planned.parts.get(AT_MOST) if self.bytes is None else self.bytes
+
+    @property
     def needs(self) -> int | None:
-        """Return the bytes to plan with: the upper end of the prediction, and the context."""
-        return find_upper_needs(self.planned)
+        """Return the bytes to plan with: the upper end of prediction or bound, and the context."""
+        if self.most_bytes is None:
+            return None
+        return estimate_needs(self.most_bytes, self.planned.error_interval.high, self.device)
 
     @cached_property
     def fits(self) -> bool | None:
@@ -81,21 +88,21 @@ class FitAssessment:
 
         None means that it depends on how far the prediction is off, or that nothing was predicted.
         """
-        smallest_context, _ = find_context_bytes(self.device)
-        if self.bytes is None or self.needs is None:
-            # of a case that cannot be simulated there may be a lower bound
-            lower_bound = self.planned.parts.get(AT_LEAST, 0) + smallest_context
-            is_too_large = self.planned.outcome == "refused" or lower_bound > self.memory
-            return False if is_too_large else None
-        if self.needs <= self.memory:
+        if self.planned.outcome == "refused":
+            return False
+        if self.needs is not None and self.needs <= self.memory:
             return True
-        least_bytes = self.bytes * (1 + self.planned.error_interval.low) + smallest_context
-        return False if least_bytes > self.memory else None
+        if self.bytes is None:  # there may be a lower bound
+            least_bytes: float = self.planned.parts.get(AT_LEAST, 0)
+        else:
+            least_bytes = self.bytes * (1 + self.planned.error_interval.low)
+        smallest_context, _ = find_context_bytes(self.device)
+        return False if least_bytes + smallest_context > self.memory else None
 
     @property
     def failure(self) -> str | None:
-        """Return why nothing tells whether it fits; None if a prediction or a bound does."""
-        if self.bytes is None and self.fits is None:
+        """Return why nothing tells whether it fits; None if a prediction or bounds do."""
+        if self.most_bytes is None and self.fits is None:
             return self.planned.reason or self.planned.outcome
         return None
 
@@ -103,11 +110,14 @@ class FitAssessment:
     def answer(self) -> str:
         """Return whether it fits in words."""
         if self.fits:
-            return f"fits{self.describe_margin()}{self.describe_doubt()}"
+            by_bound = " by its upper bound" if self.bytes is None else ""
+            return f"fits{by_bound}{self.describe_margin()}{self.describe_doubt()}"
         if self.fits is False:
             return f"does not fit{self.describe_doubt()}"
+        if self.failure is not None:
+            return self.failure
         if self.bytes is None:
-            return self.failure or ""
+            return "may fit: only its bounds are known"
         _, largest_context = find_context_bytes(self.device)
         margin = (self.memory - largest_context) / self.bytes - 1
         if margin >= 0:
@@ -130,9 +140,10 @@ class FitAssessment:
         return text
 
     def describe_doubt(self) -> str:
-        """Return that the error is not judged, or "" if it is or nothing was predicted."""
+        """Return that the error is not judged, or "" if it is, or no prediction decides."""
         interval = self.planned.error_interval
-        if self.bytes is None or interval.is_judged:
+        is_by_lower_bound = self.bytes is None and not self.fits
+        if is_by_lower_bound or interval.is_judged:
             return ""
         return f", by a prediction whose error is {interval.describe_doubt()}"
 
@@ -292,7 +303,7 @@ class PredictedBatchSearch:
         parts = self.planned[self.largest_fitting].parts
         sizes = [(0, sum(parts.get(part, 0) for part in FIXED_PARTS))]
         for batch in sorted(self.planned):
-            size = self.planned[batch].predicted_bytes
+            size = self.assess(batch).most_bytes
             if size is not None and batch <= largest:
                 sizes.append((batch, size))
         return sizes

@@ -145,7 +145,7 @@ def simulate_case(case: Case, device: Device) -> PlannerAnswer:
     except BoundedStep as error:
         least = run_case(case, device, chooses_all=False, waits_for_streams=False)
         most = run_case(case, device, chooses_all=True, waits_for_streams=True)
-        answer = PlannerAnswer("not planned", str(error))
+        answer = PlannerAnswer("not planned", str(error), flags=list_flags(case, most))
         add_bounds(answer, bound_by_extremes(least, most, error))
         return answer
     except Exception as error:

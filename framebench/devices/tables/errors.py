@@ -15,6 +15,7 @@ from framebench.devices.needs import (
     ErrorInterval,
     Kind,
 )
+from framebench.devices.plans.answer import AT_MOST
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
 
@@ -122,7 +123,7 @@ def describe_errors(predictions: Iterable[Planned]) -> str:
     steps_by_kind: dict[Kind, set[str]] = defaultdict(set)
     is_over_ranks = False
     for planned in predictions:
-        if planned.has_answer:
+        if planned.has_answer or AT_MOST in planned.parts:
             case = Case.from_id(planned.case)
             steps_by_kind[planned.kind].add(find_step(case))
             is_over_ranks |= case.ranks > 1

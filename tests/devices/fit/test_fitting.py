@@ -18,7 +18,7 @@ from framebench.devices.fit.fitting import (
     PredictedBatchSearch,
 )
 from framebench.devices.needs import INTERVALS
-from framebench.devices.plans.answer import AT_LEAST, CONVOLUTIONS, NOT_ASKED
+from framebench.devices.plans.answer import AT_LEAST, AT_MOST, CONVOLUTIONS, NOT_ASKED
 from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
 from tests.devices import fake_predictions
@@ -136,6 +136,43 @@ def test_a_refusal_does_not_fit_and_a_failure_is_unknown():
     assert (assess_bytes(None).fits, assess_bytes(None).answer) == (None, "too slow")
 
 
+def test_what_was_refused_does_not_fit_even_if_the_device_has_as_much():
+    """A strategy may let the allocator take a part of the memory alone."""
+    refused = assess_bytes(None, outcome="refused", needs_bytes=2**30)
+    assert refused.fits is False
+
+
+def make_bounded(case: Case, least: int, most: int) -> Planned:
+    """Return the answer for a step that can only be bounded."""
+    parts = {AT_LEAST: least, AT_MOST: most}
+    return predict_bytes(case, None, outcome="not planned", parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "fits", "answer"),
+    [
+        (2**30, 2**31, True, "fits by its upper bound"),
+        (2**30, 2**40, None, "may fit: only its bounds are known"),
+        (2**39, 2**40, False, "does not fit"),
+    ],
+)
+def test_bounds_decide_where_they_can(least, most, fits, answer):
+    assessment = FitAssessment(CASE, make_bounded(CASE, least, most), GPU)
+    assert (assessment.fits, assessment.answer) == (fits, answer)
+    assert assessment.failure is None
+
+
+def test_the_largest_batch_of_a_bounded_step_fits_by_its_upper_bound():
+    """A router may send each token to any expert."""
+
+    def predict(case):
+        return make_bounded(case, least=2**28 * case.batch, most=2**30 * case.batch)
+
+    result = search_predictions(predict, "torch").result
+    largest = (MEMORY - CONTEXT[1]) // 2**30
+    assert (result.batch, result.is_exact, result.smallest_failing) == (largest, True, None)
+
+
 def need_per_sample(slope: int, fixed: int = 0) -> Callable[[int], int]:
     """Return a function that gives the bytes of a batch, which lie on a line."""
 
@@ -151,28 +188,6 @@ def test_a_lower_bound_decides_that_what_is_not_simulated_does_not_fit():
     bounded = assess_bytes(None, outcome="not planned", parts=too_large)
     assert (bounded.fits, bounded.answer) == (False, "does not fit")
     assert assess_bytes(None, outcome="not planned", parts=small).fits is None
-
-
-@pytest.mark.parametrize("unit", [1, 4])
-@pytest.mark.parametrize(("fixed", "slope"), [(2**33, 7 * 2**27), (0, 2**26)])
-def test_the_largest_batch_on_a_line_is_found(fixed, slope, unit):
-    search = search_batches(need_per_sample(slope, fixed), unit)
-    right = (MEMORY - CONTEXT[1] - fixed) // slope // unit * unit
-    assert (search.result.batch, search.result.is_exact, search.result.fits) == (right, True, True)
-    assert len(search.planned) <= 6
-
-
-def test_a_search_over_plateaus_ends():
-    """Segments make steps, and the first two batches may need the same."""
-
-    def predict_bytes(batch):
-        segments = math.ceil(batch * 4 / 20)  # of 20 MiB each, where a sample needs 4
-        return segments * 20 * 2**20
-
-    search = search_batches(predict_bytes)
-    assert len(search.planned) <= MOST_PLANS
-    assert search.result.fits
-    assert search.result.batch > 8000
 
 
 @pytest.mark.parametrize("end", [420, 650, 1250])

@@ -38,7 +38,7 @@ OTHERS = (
 )
 TOO_LARGE = "transformer/torch/train/fp32/b512/cpu@rtx4060-8gb"
 # the weights alone are more than the memory; what is copied later is bounded alone
-TOO_LARGE_TO_BOUND = "transformer/torch/train/offload_streamed/b1/2.7B@rtx4060-8gb"
+TOO_LARGE_TO_BOUND = "transformer/torch/train/offload_streamed/b1/2.7B-l4@rtx4060-8gb"
 # cuDNN's attention is preferred from 2.11 on
 RELEASES = ("2.8.0+cu128", "2.12.1")
 OLDER, NEWER = (
