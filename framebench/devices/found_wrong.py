@@ -54,7 +54,7 @@ def describe_wrong(case: Case, wrong: Iterable[WrongResult]) -> str:
 
 
 def has_strategy(case: Case, measured: Case) -> bool:
-    """Return whether a case is `measured`, at any batch, or combines its strategy with others."""
+    """Return whether a case runs the measured strategy, alone or combined, at whatever batch."""
     for name in ("workload", "framework", "scenario", "size"):
         if getattr(measured, name) != getattr(case, name):
             return False

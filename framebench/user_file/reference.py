@@ -290,11 +290,11 @@ def observe_references(
     observed: Observed,
     emit: Emit,
 ) -> dict[str, Observed]:
-    """Return the baseline's observations by key: as the model draws, and without random numbers.
+    """Return what the baseline's first steps gave, by the key of reference values.
 
-    The latter are there where it draws any, for strategies that draw in another order. Afterwards
-    the adapter of a model that draws is deterministic: whether micro-batches add up, for instance,
-    is asked of it so.
+    `observed` is one entry. If the model draws random numbers, the other entry is of steps that
+    draw none: strategies that would draw in another order are compared with it. The adapter then
+    stays deterministic, as later checks of the file need it.
     """
     if adapter.deterministic:
         return {case.golden_key + WITHOUT_RANDOM: observed}

@@ -70,8 +70,9 @@ CACHE_EVENTS = {
     "programs_from_cache": "/jax/compilation_cache/cache_hits",
     "programs_compiled": "/jax/compilation_cache/cache_misses",
 }
-CACHE: Counter[str] = Counter()  # how often each event of JAX's monitoring occurred in this process
-jax.monitoring.register_event_listener(lambda event, **_: CACHE.update([event]))
+# how often each event of JAX's monitoring occurred in this process
+EVENT_COUNTS: Counter[str] = Counter()
+jax.monitoring.register_event_listener(lambda event, **_: EVENT_COUNTS.update([event]))
 
 
 def make_optimizer(o: Optimizer, **options: Any) -> optax.GradientTransformation:
@@ -584,7 +585,7 @@ class JaxAdapter(Adapter):
     def read_peaks(self) -> dict[str, int]:
         # The allocator's peak never resets. In a memory worker the programs come from the cache
         # that the time worker filled and are not tuned again, so the autotuner's scratch memory is
-        # not in it. `counters` shows whether that was so.
+        # not in it. `read_counters` shows whether that was so.
         counts = self.read_allocator()
         peaks = {name: counts[key] for name, key in PEAKS.items() if key in counts}
         if self.program.plan:
@@ -594,8 +595,8 @@ class JaxAdapter(Adapter):
     def read_counters(self) -> dict[str, int]:
         counts = self.read_allocator()
         counters = {name: counts[key] for name, key in COUNTERS.items() if key in counts}
-        if counters:
-            counters |= {name: CACHE[event] for name, event in CACHE_EVENTS.items()}
+        if counters:  # with them the cache's hits and misses, which say whether XLA tuned again
+            counters |= {name: EVENT_COUNTS[event] for name, event in CACHE_EVENTS.items()}
         return counters
 
     def read_allocator(self) -> dict[str, int]:

@@ -7,6 +7,7 @@ classes there are. If a program made these numbers itself, they are known (`fake
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -83,30 +84,45 @@ def run_on_host(func: Any, args: Any, kwargs: Any) -> Any:
 def run_with_numbers(func: Any, args: Any, kwargs: Any) -> Any:
     """Return an operator's results if the numbers that decide their sizes are known, else None.
 
-    Results on the host are no fake tensors, since PyTorch reads lengths from memory.
+    The operator runs on the host, with zeros in the place of all other numbers. Results on the host
+    are no fake tensors, since PyTorch reads lengths from memory.
     """
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-    decisive = [args[place] for place in LENGTHS[func]] if func in LENGTHS else tensors
+    decisive = tensors
+    if func in LENGTHS:
+        decisive = [args[place] for place in LENGTHS[func]]
 
-    def find(tensor: Tensor) -> Tensor:
+    def read_or_zero(tensor: Tensor) -> Tensor:
         numbers = find_numbers(tensor)
-        return torch.zeros(tensor.shape, dtype=tensor.dtype) if numbers is None else numbers
+        if numbers is None:
+            return torch.zeros(tensor.shape, dtype=tensor.dtype)
+        return numbers
 
     with _disable_current_modes():
         if any(find_numbers(tensor) is None for tensor in decisive):
             return None
-        args, kwargs = tree_map_only(Tensor, find, (args, kwargs))
-        results = func(*args, **kwargs)
+        host_args, host_kwargs = tree_map_only(Tensor, read_or_zero, (args, kwargs))
+        results = func(*host_args, **host_kwargs)
 
     def place(result: Tensor) -> Tensor:
-        same = [tensor.device for tensor in tensors if tensor.dtype == result.dtype]
-        device = same[0] if same else tensors[0].device
-        if device == HOST:
-            return result
-        fake = torch.empty_like(result, device=device)
-        if func not in LENGTHS and isinstance(fake, FakeTensor):
-            with _disable_current_modes():
-                keep_numbers(fake, result)
-        return fake
+        return place_result(result, tensors, has_numbers=func not in LENGTHS)
 
     return tree_map_only(Tensor, place, results)
+
+
+def place_result(result: Tensor, operands: Sequence[Tensor], has_numbers: bool) -> Tensor:
+    """Return a result that was computed on the host, on the device of its operands.
+
+    That is the device of the first operand of its type, or else of the first operand: lengths may
+    lie on the host, next to data on the GPU. On the GPU the result is a fake tensor, whose numbers
+    are known if it `has_numbers`: none were computed from zeros.
+    """
+    of_type = [operand for operand in operands if operand.dtype == result.dtype]
+    first = of_type[0] if of_type else operands[0]
+    if first.device == HOST:
+        return result
+    fake = torch.empty_like(result, device=first.device)
+    if has_numbers and isinstance(fake, FakeTensor):
+        with _disable_current_modes():
+            keep_numbers(fake, result)
+    return fake

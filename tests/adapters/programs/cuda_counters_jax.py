@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import jax
 
 from framebench import adapters
-from framebench.adapters.jax.adapter import CACHE
+from framebench.adapters.jax.adapter import EVENT_COUNTS
 from framebench.suite.selectors import parse
 
 adapter = adapters.load(parse("transformer/jax/eval/no_grad/b4/tiny"))
@@ -20,7 +20,7 @@ after = adapter.read_peaks() | adapter.read_counters()
 device = Mock()
 device.memory_stats.return_value = json.loads(sys.argv[1])
 jax.local_devices = Mock(return_value=[device])
-CACHE.update({"/jax/compilation_cache/cache_hits": 3})
+EVENT_COUNTS.update({"/jax/compilation_cache/cache_hits": 3})
 answer = {
     "on a CPU before a step": before,
     "on a CPU after a step": after,
