@@ -14,6 +14,7 @@ import pytest
 
 from framebench.engine.session import lock_results
 from tests.asv.clone import Clone
+from tests.marks import rarely
 from tests.repositories import run_git
 
 pytestmark = pytest.mark.slow
@@ -150,9 +151,8 @@ def test_one_bad_case_harms_no_other(clone):
     "arguments",
     [
         ("run", "HEAD~"),
-        ("continuous", "HEAD~", "HEAD"),
+        rarely(("continuous", "HEAD~", "HEAD")),
     ],
-    ids="".join,
 )
 def test_other_commits_are_refused_in_a_line(clone, arguments):
     """What runs is the working tree: nothing of another commit must be stored under its name."""
@@ -165,6 +165,7 @@ def test_other_commits_are_refused_in_a_line(clone, arguments):
     assert clone.stored() == before
 
 
+@pytest.mark.all_cases
 def test_asv_find_is_refused_before_it_measures(clone):
     """asv itself would take a commit that cannot be installed for a slow one, and name it."""
     for _ in range(3):
@@ -178,6 +179,7 @@ def test_asv_find_is_refused_before_it_measures(clone):
     assert clone.stored() == before
 
 
+@pytest.mark.all_cases
 def test_another_python_is_refused_with_a_hint(clone):
     done = clone.asv("run", "--machine", "test", "--python=same", f"--bench={CHEAPEST}")
     assert done.returncode == 1

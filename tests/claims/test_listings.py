@@ -53,17 +53,18 @@ def test_every_program_belongs_to_a_claim():
     assert programs_of_claims == list_programs()
 
 
+# what `make test` runs; the others repeat it for other claims
+OFTEN = ("torch_amp", "torch_checkpoint", "torch_halve_batch")
 TRIED = []
 for path in sorted(LISTINGS.glob("*.py")):
-    marks = [pytest.mark.slow]
-    if path.stem.startswith("jittor"):
-        marks.append(pytest.mark.all_cases)
+    marks = () if path.stem in OFTEN else pytest.mark.all_cases
     TRIED.append(pytest.param(path, marks=marks, id=path.stem))
 
 
 RECORDED = [probed for _, probed in read_answers(Probed, ROOT / "results" / "claims")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("imported_once")
 @pytest.mark.parametrize("snippet", TRIED)
 def test_a_listing_still_behaves_as_recorded(snippet, environment):

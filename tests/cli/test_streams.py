@@ -111,8 +111,17 @@ def has_begun(process: subprocess.Popen[str]) -> bool:
     return bool(int(caught, 16) & 1 << signal.SIGTERM - 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.parametrize("delay_s", [0.1, 0.3, 0.6, 1.0])
+@pytest.mark.parametrize(
+    ("number", "delay_s"),
+    [
+        (signal.SIGINT, 0.1),
+        (signal.SIGINT, 0.3),
+        (signal.SIGINT, 0.6),
+        (signal.SIGINT, 1.0),
+        (signal.SIGTERM, 0.6),
+        (signal.SIGHUP, 0.3),
+    ],
+)
 def test_a_signal_at_any_moment_ends_a_command_without_a_traceback(delay_s, number):
     """An interrupt while a library of C's is imported makes Python end by SIGINT itself.
 

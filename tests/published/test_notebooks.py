@@ -20,7 +20,7 @@ MACHINE = "xeon-2core"  # whose records the committed notebooks show, but for
 OTHER_MACHINES = {"versions": "zen4-2core", "comparison": "zen4-2core"}
 NO_FRAMEWORK = 'import sys\nprint({"torch", "jax", "jittor"} & set(sys.modules))'
 # which `make test` runs; of the others it compares the cells with the source
-OFTEN = ("comparison", "versions")
+OFTEN = ("versions",)
 EVERY = pytest.mark.parametrize("source", notebook.list_sources(), ids=attrgetter("stem"))
 
 

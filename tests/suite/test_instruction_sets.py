@@ -42,7 +42,7 @@ LIMITS: dict[str, dict[str, dict[str, str]]] = {
         "oneDNN for AVX2": {"DNNL_MAX_CPU_ISA": "AVX2", OPENBLAS: "Haswell"},
     },
 }
-OFTEN = [("torch", "all for AVX2"), ("torch", "oneDNN for AVX-512 without bfloat16")]
+OFTEN = [("torch", "all for AVX2")]
 SCENARIOS = ("train", "eval")
 MAIN = ("fp32", "amp_bf16", "no_grad")  # strategies that are verified at the size `cpu` too
 

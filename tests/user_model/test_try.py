@@ -189,6 +189,7 @@ TRIED = [
         None,
         "2 of 2 strategies compute the same, up to rounding",
         id="distillation",
+        marks=RARE,
     ),
     # XLA:CPU widens what is bfloat16
     pytest.param(
