@@ -156,31 +156,27 @@ def test_an_outcome_that_cannot_be_written_is_not_passed_over(fake_worker):
         check_cases()
 
 
-def test_line_behind_one_that_was_cut_off_is_left_out(tmp_path):
-    """The next process appends to the same line."""
-    file = tmp_path / "lines"
-    file.write_text(make_line("a") + '{"b": {"case"' + make_line("c") + make_line("d"))
-    assert mathematics.read_lines(file).keys() == {"a", "d"}
-
-
-def test_damaged_lines_are_left_out(tmp_path):
-    file = tmp_path / "lines"
-    good = make_line("a").encode()
-    file.write_bytes(b"\n".join([good, *DAMAGED_LINES, make_line("b").encode()]))
-    assert mathematics.read_lines(file).keys() == {"a", "b"}
+def make_line(case: str, **changes: Any) -> bytes:
+    """Return the line of a case, whose outcome has these changes."""
+    return json.dumps({case: to_json(RIGHT) | changes}).encode() + b"\n"
 
 
 @pytest.mark.parametrize(
-    "changes", [{"passed": "perhaps"}, {"computed": None}, {"error": "small"}, {"reason": []}]
+    "unreadable",
+    [
+        b"\n".join([*DAMAGED_LINES, b""]),
+        # the next process appends to a line that was cut off
+        b'{"x": {"case"' + make_line("y"),
+        make_line("x", passed="perhaps"),
+        make_line("x", computed=None),
+        make_line("x", error="small"),
+        make_line("x", reason=[]),
+    ],
 )
-def test_an_outcome_of_other_types_is_left_out(changes, tmp_path):
+def test_lines_that_are_no_outcome_are_left_out(unreadable, tmp_path):
     file = tmp_path / "lines"
-    file.write_text(json.dumps({"a": to_json(RIGHT) | changes}) + "\n" + make_line("b"))
-    assert mathematics.read_lines(file).keys() == {"b"}
-
-
-def make_line(case: str) -> str:
-    return json.dumps({case: to_json(RIGHT)}) + "\n"
+    file.write_bytes(make_line("a") + unreadable + make_line("b"))
+    assert mathematics.read_lines(file).keys() == {"a", "b"}
 
 
 def test_wrong_mathematics_is_a_record_without_measurements(tmp_path):

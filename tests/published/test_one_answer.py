@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 import framebench
+from framebench.analysis.frames import Row
 from framebench.analysis.needs import format_guessed_needs
 from framebench.analysis.peaks import read_evidence
+from framebench.analysis.rendering import Table
 from framebench.analysis.reports.answer import make_answer
 from framebench.analysis.results import Results
 from framebench.analysis.tables import make_framework_tables
@@ -45,10 +47,9 @@ def load_table() -> Any:
 @cache
 def ask_advise(workload: str, framework: str) -> BudgetAdvice:
     """Return what `advise` says of training at the usual batch, the leanest strategy first."""
-    rows, _ = read_evidence(ROOT / "results", MACHINE, workload, "train")
     batch = BATCHES[workload]
     question = Question(workload, "train", UNLIMITED, (framework,), batch=batch, by="memory")
-    return advise([rows], question, RESULTS.searches)
+    return advise([read_training(workload)], question, RESULTS.searches)
 
 
 @cache
@@ -69,16 +70,40 @@ def find_form_row(workload: str, framework: str, mark: str) -> Any:
     return row
 
 
+@cache
+def load_answer() -> Any:
+    """Return the rows that the command `answer` prints."""
+    return make_answer(load_table()).data
+
+
+@cache
+def list_framework_tables() -> list[Table]:
+    return list(make_framework_tables(load_table()))
+
+
+@cache
+def list_sentences() -> list[str]:
+    """Return README's sentences about training."""
+    return describe_training(load_table(), MACHINE).lines
+
+
+@cache
+def read_training(workload: str) -> list[Row]:
+    """Return what was measured of training."""
+    rows, _ = read_evidence(ROOT / "results", MACHINE, workload, "train")
+    return rows
+
+
 def find_answer(workload: str, framework: str) -> Any:
     """Return what the command `answer` says first of a job."""
-    answered = make_answer(load_table()).data
+    answered = load_answer()
     is_job = (answered["workload"] == workload) & (answered["framework"] == framework)
     return answered[is_job].iloc[0]
 
 
 def find_side_by_side(case: Case) -> Any:
     """Return the number by which `report` sets frameworks next to each other."""
-    (table,) = (t for t in make_framework_tables(load_table()) if ", train (" in t.title)
+    (table,) = [table for table in list_framework_tables() if ", train (" in table.title]
     rows = table.data.set_index(["workload", "size", "batch"])
     return rows.loc[(case.workload, case.size, case.batch), f"needs_bytes {case.framework}"]
 
@@ -99,8 +124,7 @@ def test_the_need_of_the_baseline_is_one_number_everywhere(workload, framework):
     least_needs = load_table().set_index("case").loc[case.id, "least_needs_bytes"]
     assert baseline.peak.least_needs == least_needs
 
-    rows, _ = read_evidence(ROOT / "results", MACHINE, workload, "train")
-    predicted = predict_from_rows(case, rows, RESULTS)
+    predicted = predict_from_rows(case, read_training(workload), RESULTS)
     assert (predicted.needs_bytes, predicted.least_needs_bytes) == (needs, least_needs)
 
     assert find_answer(workload, framework)["base"] == format_guessed_needs(needs, least_needs)
@@ -123,8 +147,7 @@ def test_the_strategy_that_needs_least_is_one_everywhere(workload, framework):
     assert ("atLeast" in in_form) == amount.startswith("up to")
 
     title = load_workload(workload).title
-    lines = describe_training(load_table(), MACHINE).lines
-    (line,) = [line for line in lines if line.startswith(f"**{title}**")]
+    (line,) = [line for line in list_sentences() if line.startswith(f"**{title}**")]
     sentence = f"{get_title(framework)} needs {amount} MiB with `{strategy}`"
     assert sentence in line
 
@@ -132,11 +155,10 @@ def test_the_strategy_that_needs_least_is_one_everywhere(workload, framework):
 @pytest.mark.parametrize("workload", BATCHES)
 def test_advise_and_the_frame_give_a_ratio_one_interval(workload):
     """How much blocks differ is learnt from all of a machine's, whatever cases are asked about."""
-    rows, _ = read_evidence(ROOT / "results", MACHINE, workload, "train")
     table = load_table().set_index("case")
     names = ["time_ratio", "time_ratio_low", "time_ratio_high"]
     compared = 0
-    for row in rows:
+    for row in read_training(workload):
         if row.time_ratio_low is not None:
             compared += 1
             in_frame = list(table.loc[row.case, names])

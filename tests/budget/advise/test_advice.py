@@ -651,22 +651,20 @@ def test_offers_are_sorted_by_the_requested_quantity(by, batch, order):
     assert list_fitting_strategies(advice) == order
 
 
-def test_a_tie_of_largest_batches_is_named_in_the_answer():
+@pytest.mark.parametrize(
+    ("by", "batch", "words"),
+    [
+        ("batch", None, "(largest batch first), with as large a batch by torch keep_grads."),
+        ("memory", 8, "(least memory first), with as little by torch keep_grads."),
+    ],
+)
+def test_a_tie_is_named_in_the_answer(by, batch, words):
     records = []
-    for strategy in ("fp32", "keep_grads"):
-        for batch, peak in ((4, 400_000), (8, 800_000)):
-            records.append(make_record("torch", strategy, batch=batch, peak=peak))
-    answer = show.describe_answer(ask_advice(records, batch=None, by="batch"))
-    assert "torch fp32 comes first (largest batch first), with as large a batch by" in answer
-    assert "by torch keep_grads." in answer
-
-
-def test_a_tie_of_the_least_memory_is_named_in_the_answer():
-    records = []
-    for strategy, peak in (("fp32", 400_000), ("keep_grads", 400_001), ("checkpoint", 500_000)):
-        records.append(make_record("torch", strategy, batch=4, peak=peak))
-    answer = show.describe_answer(ask_advice(records, batch=4, by="memory"))
-    assert "comes first (least memory first), with as little by torch keep_grads." in answer
+    for strategy, sample in (("fp32", 100_000), ("keep_grads", 100_001), ("checkpoint", 112_500)):
+        for size in (4, 8):
+            records.append(make_record("torch", strategy, batch=size, peak=sample * size))
+    answer = show.describe_answer(ask_advice(records, batch=batch, by=by))
+    assert f"torch fp32 comes first {words}" in answer
 
 
 def test_a_faster_batch_without_calibration_is_named_but_not_ranked_by():
