@@ -51,10 +51,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os.sched_setaffinity(0, own or cores)
 
 
-# the files of more than ten seconds, the longest first (as of November 2026)
+# the files of more than ten seconds, the longest first (as of December 2026)
 LONGEST = [  # files below tests/
-    "suite/test_strategies.py",
+    "suite/test_torch_strategies.py",
+    "suite/test_jax_strategies.py",
     "asv/test_asv.py",
+    "user_model/test_steps.py",
+    "suite/test_jittor_strategies.py",
     "suite/test_new_workload.py",
     "ranks/test_measure.py",
     "adapters/test_undone.py",
@@ -63,7 +66,6 @@ LONGEST = [  # files below tests/
     "user_model/test_protection.py",
     "user_model/test_opened.py",
     "suite/test_pairs.py",
-    "user_model/test_steps.py",
     "instruments/test_crosschecks.py",
     "user_model/test_repository.py",
     "engine/test_faults.py",

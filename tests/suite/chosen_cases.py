@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from framebench.engine.environments import Environment
+from framebench.models.spec import list_workloads, load_workload
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.worker.mathematics import QUANTIZED
@@ -44,6 +45,19 @@ def choose_fewest(framework: str) -> list[Case]:
             key = (*key, case.workload)
         chosen.setdefault(key, case)
     return list(chosen.values())
+
+
+def choose_cases(framework: str, workload: str, is_rare: bool) -> list[Case]:
+    """Return cases of a workload that one process can build.
+
+    Of all workloads, those that are tested often cover every strategy; the others are the rest.
+    """
+    often = choose_often(framework)
+    chosen = often
+    if is_rare:
+        together = [case for case in list_supported(framework) if can_share_a_process(case)]
+        chosen = [case for case in together if case not in often]
+    return [case for case in chosen if case.workload == workload]
 
 
 def choose_often(framework: str) -> list[Case]:
@@ -96,6 +110,23 @@ def verify_cases(
     assert set(rows) == set(ids)
     assert {case: row["error"] for case, row in rows.items() if "error" in row} == {}
     return rows
+
+
+def find_faults(
+    environment: Environment, cases: list[Case], variables: dict[str, str] | None = None
+) -> dict[str, str]:
+    """Return by case what is wrong with it, in its precision or in float64, or with its proof."""
+    faults = {}
+    for case_id, row in verify_cases(environment, cases, variables).items():
+        fault = explain_wrong(Case.from_id(case_id), row)
+        if fault:
+            faults[case_id] = fault
+    return faults
+
+
+def list_written(framework: str) -> list[str]:
+    """Return the workloads that are written for a framework."""
+    return [name for name in list_workloads() if framework in load_workload(name).frameworks]
 
 
 def explain_wrong(case: Case, row: dict[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case, find_first_batch, is_declared
 from tests.suite.chosen_cases import count_weights
 
-# refused or made to compose once they had come out wrong: built whenever the registry takes them
+# refused or made to compose once they had come out wrong
 ONCE_BROKEN = (
     "eval/channels_last+batch_stats",
     "eval/compile+grad",

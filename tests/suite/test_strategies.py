@@ -1,5 +1,6 @@
-"""The strategy table is total; every supported case computes the right thing and proves its effect,
-in its framework.
+"""The strategy table is total, and each of its cells has a test.
+
+`test_torch_strategies.py` and its neighbours run a framework's cases.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import pytest
 from _pytest.mark import ParameterSet
 
 from framebench.engine import environments
-from framebench.engine.environments import Environment
 from framebench.models.spec import list_workloads, load_workload
 from framebench.strategies.registry import (
     STRATEGIES,
@@ -18,32 +18,9 @@ from framebench.strategies.registry import (
 from framebench.strategies.strategy import FRAMEWORKS, Native, Strategy, Support
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
-from tests.marks import needs_gpu, rarely
+from tests.marks import needs_gpu
 from tests.processes import ROOT
-from tests.suite.chosen_cases import (
-    can_share_a_process,
-    choose_fewest,
-    choose_often,
-    explain_wrong,
-    list_supported,
-    verify_cases,
-)
-
-WRITTEN = [
-    (name, framework) for name in list_workloads() for framework in load_workload(name).frameworks
-]
-
-
-def assert_right_and_confirmed(
-    environment: Environment, cases: list[Case], variables: dict[str, str] | None = None
-) -> None:
-    """Assert that every case is right, in its precision and in float64, and proves its effect."""
-    faults = {}
-    for case_id, row in verify_cases(environment, cases, variables).items():
-        fault = explain_wrong(Case.from_id(case_id), row)
-        if fault:
-            faults[case_id] = fault
-    assert faults == {}
+from tests.suite.chosen_cases import choose_fewest, find_faults, list_supported
 
 
 def test_a_missing_cell_stops_the_import():
@@ -107,19 +84,6 @@ def test_a_batch_that_does_not_divide_is_unsupported():
     assert not Case.from_id("unet3d/torch/train/accumulate/b2/full").support.supported
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("whole", [False, rarely(True)])
-@pytest.mark.parametrize(("name", "framework"), WRITTEN)
-def test_every_strategy_is_right_and_confirmed(name, framework, whole, environment):
-    """The cases cover every strategy; if `whole`, they are all others that a process can build."""
-    often = choose_often(framework)
-    cases = often
-    if whole:
-        cases = [c for c in list_supported(framework) if can_share_a_process(c) and c not in often]
-    cases = [case for case in cases if case.workload == name]
-    assert_right_and_confirmed(environment[framework], cases)
-
-
 def make_param(case: Case) -> ParameterSet:
     """Return the parameter of a case whose variables must precede the import.
 
@@ -156,7 +120,7 @@ def list_for_a_gpu() -> list[ParameterSet]:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list_with_variables())
 def test_strategies_that_need_environment_variables_are_right_and_confirmed(case, environment):
-    assert_right_and_confirmed(environment[case.framework], [case], dict(case.support.env))
+    assert find_faults(environment[case.framework], [case], dict(case.support.env)) == {}
 
 
 @pytest.mark.gpu
@@ -164,4 +128,4 @@ def test_strategies_that_need_environment_variables_are_right_and_confirmed(case
 @needs_gpu
 @pytest.mark.parametrize("case", list_for_a_gpu())
 def test_strategies_that_need_a_gpu_are_right_and_confirmed(case, environment):
-    assert_right_and_confirmed(environment[case.framework], [case], dict(case.support.env))
+    assert find_faults(environment[case.framework], [case], dict(case.support.env)) == {}
