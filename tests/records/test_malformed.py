@@ -24,7 +24,7 @@ from tests.records.test_strangers_folder import list_content
 from tests.sample_records import read_sample
 from tests.version_records import NEW, OLD, select_originals, set_version
 
-AT_ONCE = 50  # malformed records in a folder
+AT_ONCE = 100  # malformed records in a folder
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]")
 COMMANDS = (
     "answer",
@@ -104,7 +104,7 @@ def find_fault(command: str, results: Path) -> str | None:
 
 
 @pytest.mark.timeout(300)
-@generate(examples=4)
+@generate(examples=2)
 @given(malformed=st.lists(CONTENTS, min_size=AT_ONCE, max_size=AT_ONCE))
 def test_malformed_records_are_passed_over(malformed):
     with tempfile.TemporaryDirectory() as folder:
@@ -119,7 +119,7 @@ def test_malformed_records_are_passed_over(malformed):
 
 @pytest.mark.timeout(300)
 @generate(examples=1)
-@given(malformed=st.lists(CONTENTS, min_size=4 * AT_ONCE, max_size=4 * AT_ONCE))
+@given(malformed=st.lists(CONTENTS, min_size=2 * AT_ONCE, max_size=2 * AT_ONCE))
 def test_measuring_goes_on_next_to_malformed_records(malformed):
     """A worker of ours plays the framework's part."""
     with tempfile.TemporaryDirectory() as folder:
