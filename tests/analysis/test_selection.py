@@ -60,24 +60,13 @@ def test_blocks_of_an_older_protocol_do_not_count():
     assert case.timed == tuple(records)
 
 
-@pytest.fixture
-def short_block() -> Record:
-    """Return the record of a block that missed the third of its rounds, with a peak of 100."""
-    (short,) = make_blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])
-    return short
-
-
-def test_a_block_of_fewer_than_three_rounds_has_no_times_that_count(short_block):
+def test_a_block_of_fewer_than_three_rounds_has_a_peak_and_no_times_that_count():
     (full,) = make_blocks([(CASE, [[1.0, 1.0, 1.0]])])
-    later = make_later(short_block)
+    (short,) = make_blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])
+    later = make_later(short)
     assert select_case([full, later]) == Measured(newest=later, record=later, timed=(full,))
-
-
-def test_the_row_of_a_block_of_fewer_than_three_rounds_has_its_peak_only(short_block):
-    (row,) = make_rows([short_block])
-    assert row.peak_bytes == 100
-    assert row.step_time_s is None
-    assert (row.samples, row.blocks) == (0, 0)
+    (row,) = make_rows([short])
+    assert (row.peak_bytes, row.step_time_s, row.samples, row.blocks) == (100, None, 0, 0)
 
 
 def test_the_error_of_a_case_is_that_of_the_block_that_verified_its_tensors():

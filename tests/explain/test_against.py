@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from framebench.explain import against
 from tests.explain.explanations import make_explanation
 
@@ -52,11 +54,10 @@ def test_the_table_sums_too_when_small_rows_are_folded():
     assert rows[-2][1] == "unexplained"
 
 
-def test_peaks_are_compared_by_an_instrument_that_measured_both():
-    change = make_explanation({"host.rss": 9}, ("a", "saved", 5))
-    assert against.choose_peaks(OLD, change) == ("host.rss", 500, 9)
-
-
-def test_without_a_shared_instrument_the_sums_over_holders_are_compared():
-    change = make_explanation({"allocator.in_use": 9}, ("a", "saved", 5))
-    assert against.choose_peaks(OLD, change) == ("the account", OLD.peak.bytes, 5)
+@pytest.mark.parametrize(
+    ("instrument", "compared"),
+    [("host.rss", ("host.rss", 500, 9)), ("allocator.in_use", ("the account", OLD.peak.bytes, 5))],
+)
+def test_peaks_are_compared_by_a_shared_instrument_or_else_by_the_account(instrument, compared):
+    change = make_explanation({instrument: 9}, ("a", "saved", 5))
+    assert against.choose_peaks(OLD, change) == compared

@@ -26,13 +26,8 @@ def pin_twice(*allowed: int) -> Any:
     return json.loads(run_process(command).stdout)
 
 
-def test_a_loader_thread_leaves_the_core_of_the_step():
-    first, second = pin_twice(0, 1)
-    assert first == {"step": [0], "loader": [0, 1]}
-    assert second == {"step": [1], "loader": [0, 1]}
-
-
-def test_a_loader_thread_stays_on_the_cores_of_a_taskset():
-    first, second = pin_twice(1)
-    assert first == {"step": [1], "loader": [1]}
-    assert second == {"step": [1], "loader": [1]}
+@pytest.mark.parametrize("allowed", [[0, 1], [1]], ids=["both cores", "a taskset of one"])
+def test_a_loader_thread_leaves_the_core_of_the_step_and_stays_on_those_allowed(allowed):
+    first, second = pin_twice(*allowed)
+    assert first == {"step": allowed[:1], "loader": allowed}
+    assert second == {"step": allowed[-1:], "loader": allowed}

@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 
 import pytest
 from _pytest.mark import ParameterSet
 
 from framebench.engine import environments
 from framebench.models.spec import list_workloads, load_workload
-from framebench.strategies.registry import (
-    STRATEGIES,
-)
+from framebench.strategies.registry import STRATEGIES
 from framebench.strategies.strategy import FRAMEWORKS, Native, Strategy, Support
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
@@ -97,28 +96,13 @@ def make_param(case: Case) -> ParameterSet:
     return pytest.param(case, id=case.id, marks=() if is_quick else pytest.mark.all_cases)
 
 
-def list_with_variables() -> list[ParameterSet]:
-    """Return the cases whose variables must precede the import, and that need no GPU."""
-    parameters = []
-    for framework in FRAMEWORKS:
-        for case in list_supported(framework):
-            if case.support.env and not case.support.gpu:
-                parameters.append(make_param(case))
-    return parameters
-
-
-def list_for_a_gpu() -> list[ParameterSet]:
-    """Return the cases that need a GPU."""
-    parameters = []
-    for framework in FRAMEWORKS:
-        for case in list_supported(framework):
-            if case.support.gpu:
-                parameters.append(pytest.param(case, id=case.id))
-    return parameters
+SUPPORTED = [case for framework in FRAMEWORKS for case in list_supported(framework)]
+FOR_A_GPU = [case for case in SUPPORTED if case.support.gpu]
+WITH_VARIABLES = [case for case in SUPPORTED if case.support.env and not case.support.gpu]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", list_with_variables())
+@pytest.mark.parametrize("case", [make_param(case) for case in WITH_VARIABLES])
 def test_strategies_that_need_environment_variables_are_right_and_confirmed(case, environment):
     assert find_faults(environment[case.framework], [case], dict(case.support.env)) == {}
 
@@ -126,6 +110,6 @@ def test_strategies_that_need_environment_variables_are_right_and_confirmed(case
 @pytest.mark.gpu
 @pytest.mark.slow
 @needs_gpu
-@pytest.mark.parametrize("case", list_for_a_gpu())
+@pytest.mark.parametrize("case", FOR_A_GPU, ids=attrgetter("id"))
 def test_strategies_that_need_a_gpu_are_right_and_confirmed(case, environment):
     assert find_faults(environment[case.framework], [case], dict(case.support.env)) == {}
