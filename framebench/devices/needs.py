@@ -25,6 +25,7 @@ Kind = Literal[
     "torch, texts of one length",
     "torch, padded texts",
     "torch, frozen weights",
+    "torch, weights of 4 bits",
     "torch, convolutions",
     "torch, convolutions without workspaces",
     "torch, recurrent layers",
@@ -97,6 +98,7 @@ TITLES: dict[Kind, str] = {
     "torch, texts of one length": "PyTorch, texts of one length",
     "torch, padded texts": "PyTorch, texts padded to the longest of a batch",
     "torch, frozen weights": "PyTorch, frozen weights (LoRA)",
+    "torch, weights of 4 bits": "PyTorch, weights of 4 bits (QLoRA)",
     "torch, convolutions": "PyTorch with convolutions",
     "torch, convolutions without workspaces": "PyTorch with convolutions whose workspaces "
     "are not known",

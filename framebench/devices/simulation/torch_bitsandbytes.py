@@ -86,6 +86,12 @@ def quantize_moved(before: Any, moved: Tensor) -> Any:
     return MovedParameter4Bit(packed, before.requires_grad, **values)
 
 
+def list_cached_tables() -> list[Tensor]:
+    """Return the tables of numbers that bitsandbytes keeps for its next quantization."""
+    functions = sys.modules.get(FUNCTIONS)
+    return list(functions.name2qmap.values()) if functions else []
+
+
 def get_paged(*shape: int, dtype: torch.dtype = torch.float32, device: Any = None) -> Any:
     """Return a state that the driver pages, which lies outside of PyTorch's allocator.
 

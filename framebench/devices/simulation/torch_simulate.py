@@ -46,7 +46,10 @@ from framebench.devices.simulation import (
 )
 from framebench.devices.simulation.allocator import Allocator
 from framebench.devices.simulation.blocks import Settings
-from framebench.devices.simulation.torch_bitsandbytes import follow_bitsandbytes
+from framebench.devices.simulation.torch_bitsandbytes import (
+    follow_bitsandbytes,
+    list_cached_tables,
+)
 from framebench.devices.simulation.torch_compiled import make_compile
 from framebench.devices.simulation.torch_cuda import answer_cuda
 from framebench.devices.simulation.torch_device import (
@@ -70,6 +73,7 @@ KINDS = (
     "activations",
     "temporaries",
     "workspaces",
+    "quantization states",
     "inputs",
 )
 
@@ -97,6 +101,7 @@ class Simulation:
     kinds: dict[str, int]  # bytes in use at the peak of the last step
     holders: list[LineTensors]  # at that peak, most bytes first
     has_frozen_weights: bool  # more than half of the weights' numbers get no gradient
+    has_4bit_weights: bool  # some of the weights are packed by bitsandbytes
     watch: Watch  # what was seen of all steps, from the model's building on
 
     @property
@@ -118,6 +123,8 @@ class Simulation:
             return "torch, ranks"
         if self.watch.convolutions[True]:
             return "torch, convolutions"
+        if self.has_4bit_weights:
+            return "torch, weights of 4 bits"
         return "torch, frozen weights" if self.has_frozen_weights else "torch"
 
     @property
@@ -310,6 +317,8 @@ def simulate(
             for model in models:
                 watch.mark([*model.parameters(), *model.buffers()], "weights")
                 weights.update(model.parameters())
+            quantization_states = list_quantization_states(weights)
+            watch.mark([*quantization_states, *list_cached_tables()], "quantization states")
             mark_states(watch, optimizers)
             for life in watch.lives:
                 life.kind = life.kind or "inputs"
@@ -335,8 +344,23 @@ def simulate(
             kinds=kinds,
             holders=holders,
             has_frozen_weights=is_mostly_frozen(filter(watch.holds, weights)),
+            has_4bit_weights=any(map(watch.holds, quantization_states)),
             watch=watch,
         )
+
+
+def list_quantization_states(weights: Iterable[nn.Parameter]) -> list[Tensor]:
+    """Return the scales and tables by which bitsandbytes reads packed weights.
+
+    Scales may themselves be packed: their state is `state2` (double quantization).
+    """
+    tensors = []
+    for weight in weights:
+        state = getattr(weight, "quant_state", None)
+        while state is not None:
+            tensors += [value for value in vars(state).values() if isinstance(value, Tensor)]
+            state = getattr(state, "state2", None)
+    return tensors
 
 
 def is_mostly_frozen(weights: Iterable[nn.Parameter]) -> bool:

@@ -74,5 +74,10 @@ STEPS = {
 answers = {}
 for name, make_step in STEPS.items():
     simulation = simulate(make_step, "rtx4090-24gb")
-    answers[name] = {"kinds": simulation.kinds, "allocated": simulation.allocated}
+    answers[name] = {
+        "kinds": simulation.kinds,
+        "allocated": simulation.allocated,
+        "kind": simulation.kind,
+        "is_judged": simulation.interval.is_judged,
+    }
 print(json.dumps(answers))
