@@ -57,6 +57,33 @@ def describe_for_device(entry: Entry, device: str) -> str:
     return f"On {device}: {verdict} {' '.join(map(describe_verdict_of_source, groups))}"
 
 
+def describe_for_workload(entry: Entry, workload: str, device: str) -> str:
+    """Return the verdict on one model, by each source of its numbers.
+
+    A source of the `device` comes first, "" if none is named. Then a GPU's measurements come before
+    plans, and these before a CPU's.
+    """
+    lines = [line for line in select_usable(entry) if workload in line.workloads]
+    if not lines:
+        metrics = {line.metric for line in select_usable(entry)}
+        similar = []
+        for line in entry.lines:
+            if line.value is not None and line.metric in metrics and workload in line.workloads:
+                similar.append(f"{line.name} {line.measured}")
+        if not similar:
+            return f"{workload}: no number of this claim is of it."
+        return f"{workload}: no verdict. Similar: {'; '.join(similar[:MOST_SIMILAR])}."
+    lines.sort(
+        key=lambda line: (
+            bool(device) and not is_of_device(line, device),
+            line.device == CPU,
+            line.planned,
+        )
+    )
+    groups = group_by(lines, describe_source).values()
+    return f"{workload}: {' '.join(map(describe_verdict_of_source, groups))}"
+
+
 def list_similar_numbers(entry: Entry, device: str) -> list[str]:
     """Return the numbers of a device that are shown beside a claim, of the quantity it is about.
 

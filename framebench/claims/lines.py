@@ -97,6 +97,11 @@ class Line:
         return " ".join(self.measurement.replace(self.place, "", 1).split())
 
     @property
+    def workloads(self) -> set[str]:
+        """Return the workloads of its cases; empty for a program."""
+        return {Case.from_id(case).workload for case in self.cases}
+
+    @property
     def on_other_gpu(self) -> bool:
         """Return whether another machine's GPU has measured it."""
         return bool(self.other_machine and self.cases)

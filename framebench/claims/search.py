@@ -37,6 +37,11 @@ WORD = re.compile(r"[a-z]+(?:\d+[a-z]*)*|\d+(?:\.\d+)?")
 FULL_NAME = re.compile(
     r"\b(gradient|activation)s?[ -](?=checkpoint|accumulat)|梯度(?=检查点|累积|累加)"
 )
+WORKLOADS = {  # by what people write for them
+    "resnet50": re.compile("resnet"),
+    "unet3d": re.compile("u-?net"),
+    "transformer": re.compile(r"transformer|\bgpt"),
+}
 RESNET = re.compile(r"\bresnet[ -]?\d+")
 HAN = re.compile(r"[\u4e00-\u9fff]+")
 # an ending behind at least three letters; the longest, so that "pruned" and "pruning" are alike
@@ -45,7 +50,7 @@ ENDING = re.compile(
 )
 # words that say nothing of a claim
 SMALL_WORD = re.compile(
-    "an?|and|are|as|at|be|by|can|does|do|for|from|how|i|in|is|it|makes?|more|my|not|of|on|one|or|s|"
+    "an?|and|are|as|at|be|by|can|does|do|for|from|halve[ds]?|how|i|in|is|it|makes?|more|my|not|of|on|one|or|s|"
     "saves?|saved|saving|than|that|the|this|to|true|under|use[ds]?|using|what|when|which|why|with|you|"
     "your"
 )
@@ -54,6 +59,7 @@ SMALL_WORD = re.compile(
 def normalize(text: str) -> str:
     """Return a text in small letters, with one form of each character and short names."""
     text = unicodedata.normalize("NFKC", text).lower()
+    text = text.replace("u-net", "unet")
     return RESNET.sub("resnet", FULL_NAME.sub("", text))
 
 
@@ -109,6 +115,11 @@ def find_synonyms(text: str, file: Path = SYNONYMS) -> dict[str, set[str]]:
         if synonym.searched in text_and_stems:
             terms_by_concept.setdefault(synonym.concept, set()).update(synonym.terms)
     return terms_by_concept
+
+
+def find_workloads(query: str) -> list[str]:
+    """Return the suite's workloads that a query names."""
+    return [name for name, pattern in WORKLOADS.items() if pattern.search(query.lower())]
 
 
 def find_other_commands(query: str) -> list[str]:

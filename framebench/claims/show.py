@@ -13,6 +13,7 @@ from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
 from framebench.claims.devices import (
     describe_for_device,
+    describe_for_workload,
     has_gpu_verdict,
     is_of_device,
     let_device_decide,
@@ -197,14 +198,20 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
     )
 
 
-def make_answer(entry: Entry, device: str = "", options: str = "", choices: str = "") -> Table:
+def make_answer(
+    entry: Entry,
+    device: str = "",
+    options: str = "",
+    choices: str = "",
+    workloads: Sequence[str] = (),
+) -> Table:
     """Return the verdict, for a device if one is named, and at most MOST_LINES measurements.
 
-    `options` are those that every suggested command has to repeat, `choices` those of
-    `framebench claims` alone.
+    What holds of the `workloads` comes first, which the question named. `options` are those that
+    every suggested command has to repeat, `choices` those of `framebench claims` alone.
     """
     lines = let_device_decide([line for line in entry.lines if line.value is not None], device)
-    lines.sort(key=lambda line: rank_line(line, device))
+    lines.sort(key=lambda line: (line.workloads.isdisjoint(workloads), *rank_line(line, device)))
     # the last column has the records, which an answer leaves out
     rows = [make_line_row(line)[:-1] for line in lines[:MOST_LINES]]
     hidden_count = len(entry.lines) - len(rows)
@@ -212,7 +219,7 @@ def make_answer(entry: Entry, device: str = "", options: str = "", choices: str 
     if hidden_count:
         left_out = f"{format_count(hidden_count, 'more line')} and the remarks"
     return Table.of_text(
-        describe_answer(entry, device, options),
+        describe_answer(entry, device, options, workloads),
         f"{left_out}: `framebench claims '{entry.name}' --all{choices}{options}`.",
         LINE_COLUMNS[:-1],
         rows,
@@ -258,11 +265,13 @@ def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
     )
 
 
-def describe_answer(entry: Entry, device: str, options: str = "") -> str:
+def describe_answer(
+    entry: Entry, device: str, options: str = "", workloads: Sequence[str] = ()
+) -> str:
     """Return three or four lines: the verdict and what was claimed, the claim, and what to do.
 
     With a `device` the verdict is the one for it, and a fourth line may say how to predict it.
-    Without one `device` is "".
+    Without one `device` is "". A line on each of the `workloads` comes first.
     """
     if device:
         verdict = describe_for_device(entry, device)
@@ -270,7 +279,10 @@ def describe_answer(entry: Entry, device: str, options: str = "") -> str:
         numbers = entry.numbers
         verdict = f"{entry.judged[0].upper()}{entry.judged[1:]}. {numbers[0].upper()}{numbers[1:]}."
     place = f" Stands in {entry.place}." if entry.place else ""
-    lines = [
+    lines = [describe_for_workload(entry, workload, device) for workload in workloads]
+    if lines:
+        verdict = f"All models: {verdict}"
+    lines += [
         f"{verdict} Claimed: {entry.claimed} ({entry.metric}).",
         f"{entry.name}: {entry.says}{place}",
         f"What to do: {entry.recommendation}",

@@ -3,7 +3,7 @@
 import pytest
 
 from framebench.claims.registry import REGISTRY, UnknownClaim
-from framebench.claims.search import stem
+from framebench.claims.search import find_workloads, stem
 
 ENGLISH = [
     ("fp16", "B1 memory"),
@@ -122,3 +122,17 @@ def test_words_are_one_query_with_quotes_or_without():
 )
 def test_ids_and_parts_are_found_as_they_are_typed(typed, names):
     assert [claim.name for claim in REGISTRY.select(typed)] == names
+
+
+@pytest.mark.parametrize(
+    ("typed", "workloads"),
+    [
+        ("gradient checkpointing of ResNet halves memory", ["resnet50"]),
+        ("amp on a 3D U-Net", ["unet3d"]),
+        ("UNet and GPT-2", ["unet3d", "transformer"]),
+        ("pruning", []),
+    ],
+)
+def test_models_that_a_query_names_are_found(typed, workloads):
+    assert find_workloads(typed) == workloads
+    assert not set(REGISTRY.list_unknown_words([typed])) & {"unet", "resnet", "halves"}
