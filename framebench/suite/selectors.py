@@ -219,6 +219,11 @@ def names_batch(selector: str) -> bool:
     return any(BATCH.fullmatch(part) for part in selector.split("/"))
 
 
+def is_broad(selector: str) -> bool:
+    """Return whether a selector has globs or no batch, so that it names cases nobody thought of."""
+    return any(glob in selector for glob in "*?[") or not names_batch(selector)
+
+
 def find_combination(scenarios: str, name: str) -> tuple[str, list[Case]]:
     """Return the proper name of `b+a`, and its cases in the first scenario where it makes sense.
 

@@ -44,8 +44,9 @@ from framebench.records import provenance
 from framebench.records.pins import find_pinned_version, find_pinned_versions
 from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS, TITLES
-from framebench.suite.case import Case
+from framebench.suite.case import FULL_SIZE, Case
 from framebench.suite.counting import format_count
+from framebench.suite.hypothetical import add_missing_size
 from framebench.suite.selectors import parse, replace_framework
 from framebench.suite.sequences import drop_duplicates
 from framebench.suite.user_file import Fault
@@ -73,7 +74,7 @@ Threshold = Annotated[str | None, typer.Option(help=THRESHOLD_HELP)]
 Rounds = Annotated[int, typer.Option(min=0, help="Rounds per block; 0: memory only.")]
 Blocks = Annotated[int, typer.Option(min=1, help="Number of blocks per case.")]
 Keep = Annotated[bool, typer.Option("--keep", help="Keep the environments that were made for it.")]
-PLAN_HELP = "With --device and without cases: plan training at full size where no plan is cached."
+PLAN_HELP = "With --device: plan what has no cached plan, without cases training at full size."
 EXIT_CODES = {"found": 0, "no change": 1, "not measured": 1, "one of several": 3, "undecided": 3}
 CASE_HELP = "Such as unet3d/jax/train/fp32/b4/cpu, or your own file: its baseline."
 PROCESSES_HELP = "Processes of each release. Their differences are its noise."
@@ -187,10 +188,10 @@ def compare_(
 
     A file of your own is measured in both versions first, in the same blocks.
 
-    With --device: compare the plans of both releases for a device that is not here. Without cases
-    they are those of which both have cached plans, and the answer comes at once. Cases that are
-    named are planned where no plan is cached; a name without a size means the size full. Exit code
-    3: a case has no plan.
+    With --device: compare the plans of both releases for a device that is not here. Cases are
+    those of which both have cached plans, and the answer comes at once. --plan plans the others. A
+    case that is named with its batch is planned if it is not cached; a name without a size means
+    the size full. Exit code 3: a case has no plan.
     """
     # these import pandas
     from framebench.versions import judge, planned, sources
@@ -409,6 +410,8 @@ def bisect(
     if device is not None and is_file:
         command = f"framebench try {case_or_file} --device {device}{repeat_options(results)}"
         fail(f"--device takes the suite's cases: `{command}`", 2)
+    if device is not None:
+        case_or_file = add_missing_size(case_or_file, FULL_SIZE)
     with open_case(case_or_file, batch, results) as (case, folder):
         check_bisected(case, framework, device)
         release_names, only_planned = list_bisected(framework, first, last, device, results)

@@ -6,6 +6,7 @@ Plans are exact, so one plan of each release is enough.
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
+from framebench.analysis.rows import join_words
 from framebench.analysis.statistics import PEAK
 from framebench.cli.shared import echo, fail, out, repeat_options, say, show_work
 from framebench.devices import catalog
@@ -22,15 +24,19 @@ from framebench.devices.catalog import Device
 from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import (
+    count_workers,
     ensure_environment,
     find_cached,
     planned_for,
     select_cases,
+    sum_typical_seconds,
 )
 from framebench.devices.show import plan_with_progress
 from framebench.engine.environments import SetupError
+from framebench.engine.progress import format_duration
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
+from framebench.suite.selectors import is_broad
 from framebench.suite.sequences import drop_duplicates
 from framebench.versions.accepted import (
     AcceptedRegression,
@@ -126,7 +132,7 @@ def compare_releases(
     results: Path,
     threshold: float | None,
     as_json: bool,
-    plan_usual: bool = False,
+    plan_missing: bool = False,
 ) -> int:
     """Print the plans of two releases for the same cases, and return the exit code.
 
@@ -134,7 +140,8 @@ def compare_releases(
     of them, and otherwise 0.
 
     Without selectors the cases are those of which both releases have a cached plan, and nothing is
-    planned anew. With `plan_usual` they are also those of PLANNED, planned where a plan is missing.
+    planned anew. With `plan_missing` they are also those of PLANNED, planned where a plan is
+    missing. Of broad selectors too, cases without cached plans are planned only then.
     """
     try:
         framework, old, new = parse_pair(base, change)
@@ -145,9 +152,9 @@ def compare_releases(
         fail(f"with --device releases of {' and '.join(HOW)} are planned, such as jax==0.9.2", 2)
     target = catalog.find(device)
     if selectors:
-        cases = choose_named(selectors, framework)
+        cases = choose_named(selectors, base, change, target, results, plan_missing)
     else:
-        cases = choose_default_cases(base, change, target, results, plan_usual)
+        cases = choose_default_cases(base, change, target, results, plan_missing)
     base_plans = plan_with_progress(cases, target, results, version=old)
     change_plans = plan_with_progress(cases, target, results, version=new)
     minimum = PEAK.minimum if threshold is None else threshold
@@ -169,7 +176,10 @@ def compare_releases(
         say(describe_rows(rows, base, change, target.name))
         make_table(rows, base, change, target.name, caption).terminal(out)
         if not selectors:
-            say("These cases have cached predictions of both releases; name others to plan them.")
+            say(
+                "These cases have cached predictions of both releases. Name cases to compare those "
+                "alone, such as unet3d/jax/train."
+            )
     verdicts = {row["verdict"] for row in rows}
     if REGRESSION in verdicts:
         say(f"{suggest_bisection(rows, base, change, target.name)}{repeat_options(results)}")
@@ -178,24 +188,80 @@ def compare_releases(
 
 
 def choose_default_cases(
-    base: str, change: str, device: Device, results: Path, plan_usual: bool
+    base: str, change: str, device: Device, results: Path, plan_missing: bool
 ) -> list[Case]:
     """Return the cases to compare when none is named: those of which both releases cached a plan.
 
-    With `plan_usual` they are also those of `list_usual`, cached or not. Ends the command if
+    With `plan_missing` they are also those of `list_usual`, cached or not. Ends the command if
     there is none.
     """
     framework, old, new = parse_pair(base, change)
-    cases = find_cached_by_both(framework, old, new, device, results)
-    if plan_usual:
+    cases = find_cached_by_both(select_cases(f"*/{framework}"), old, new, device, results)
+    if plan_missing:
         cases = drop_duplicates([*cases, *list_usual(framework)])
     if not cases:
         fail(explain_no_cached(base, change, device, results), 2)
     return cases
 
 
-def choose_named(selectors: Sequence[str], framework: str) -> list[Case]:
-    """Return the cases of a framework that selectors name, and say how many it does not support.
+def choose_named(
+    selectors: Sequence[str],
+    base: str,
+    change: str,
+    device: Device,
+    results: Path,
+    plan_missing: bool,
+) -> list[Case]:
+    """Return the cases of the releases' framework that selectors name.
+
+    Unless `plan_missing`, only those with cached plans of both releases are returned of broad
+    selectors (`is_broad`), and what plans the others is said. Ends the command if there is none.
+    Raises UnknownCase.
+    """
+    framework, old, new = parse_pair(base, change)
+    broad = [selector for selector in selectors if is_broad(selector) and not plan_missing]
+    precise = [selector for selector in selectors if selector not in broad]
+    cases: list[Case] = []
+    if precise:
+        cases, unsupported_count = select_supported(precise, framework)
+        if unsupported_count:
+            skipped = format_count(unsupported_count, "case")
+            say(f"{skipped} skipped, which {framework} does not have")
+    if not broad:
+        return cases
+    supported, _ = select_supported(broad, framework)
+    browsed = [case for case in supported if case not in cases]
+    cached = find_cached_by_both(browsed, old, new, device, results)
+    missing_count = len(browsed) - len(cached)
+    command = shlex.join(["framebench", "versions", "compare", base, change, *selectors])
+    command += f" --device {device.name} --plan{repeat_options(results)}"
+    hint = f"{command} plans them{estimate_plans(browsed, (old, new), device, results)}"
+    if not cases and not cached:
+        both = format_count(len(browsed), "case")
+        fail(f"none of {both} has cached plans of {base} and {change}; {hint}", 2)
+    if missing_count:
+        of_all = f"{missing_count} of {format_count(len(browsed), 'case')}"
+        say(f"{of_all} have no cached plans of both and are left out; {hint}")
+    return [*cases, *cached]
+
+
+def estimate_plans(
+    cases: Sequence[Case], releases: Sequence[str], device: Device, results: Path
+) -> str:
+    """Return how long the plans take that releases have not cached, or "" if that is not known."""
+    total = 0.0
+    for release in releases:
+        cached = find_cached(cases, device, results, release)
+        missing = [case for case in cases if case not in cached]
+        seconds = sum_typical_seconds(missing, device, results)
+        if seconds is None:
+            return ""
+        total += seconds / count_workers(device)
+    return f" in about {format_duration(total)}"
+
+
+def select_supported(selectors: Sequence[str], framework: str) -> tuple[list[Case], int]:
+    """Return the cases of a framework that selectors name, and how many it does not support.
 
     Ends the command if there is none. Raises UnknownCase.
     """
@@ -211,10 +277,7 @@ def choose_named(selectors: Sequence[str], framework: str) -> list[Case]:
         )
     if not supported:
         fail(f"{cases[0].id}: unsupported: {cases[0].support.why}", 2)
-    unsupported_count = len(cases) - len(supported)
-    if unsupported_count:
-        say(f"{format_count(unsupported_count, 'case')} skipped, which {framework} does not have")
-    return supported
+    return supported, len(cases) - len(supported)
 
 
 def list_usual(framework: str) -> list[Case]:
@@ -223,10 +286,9 @@ def list_usual(framework: str) -> list[Case]:
 
 
 def find_cached_by_both(
-    framework: str, old: str, new: str, device: Device, results: Path
+    cases: Sequence[Case], old: str, new: str, device: Device, results: Path
 ) -> list[Case]:
-    """Return the cases at full size of which both releases have a cached peak."""
-    cases = select_cases(f"*/{framework}")
+    """Return the cases of which both releases have a cached peak."""
     old_plans = find_cached(cases, device, results, old)
     new_plans = find_cached(cases, device, results, new)
     planned_by_both = []
@@ -257,17 +319,28 @@ def explain_no_cached(base: str, change: str, device: Device, results: Path) -> 
 
 
 def describe_rows(rows: Sequence[dict[str, Any]], base: str, change: str, device: str) -> str:
-    """Return in how many cases the newer release plans more and less, and in how many the same."""
+    """Return in how many cases the newer release plans more and less, and of which models."""
     counts = Counter(row["verdict"] for row in rows)
+    grown = list_workloads_with(rows, (REGRESSION, ACCEPTED))
+    shrunk = list_workloads_with(rows, (IMPROVEMENT,))
     known = f" ({counts[ACCEPTED]} of them known)" if counts[ACCEPTED] else ""
     text = (
         f"{change} against {base}, planned for one {device}: the peak is larger in "
-        f"{counts[REGRESSION] + counts[ACCEPTED]} of {format_count(len(rows), 'case')}{known}, "
-        f"smaller in {counts[IMPROVEMENT]}"
+        f"{counts[REGRESSION] + counts[ACCEPTED]} of {format_count(len(rows), 'case')}{known}"
+        f"{grown}, smaller in {counts[IMPROVEMENT]}{shrunk}"
     )
     if counts[NO_PLAN]:
         text += f", not known in {counts[NO_PLAN]}"
     return f"{text}."
+
+
+def list_workloads_with(rows: Sequence[dict[str, Any]], verdicts: Sequence[str]) -> str:
+    """Return ` of ` and the workloads of the rows with one of these verdicts, or ""."""
+    workloads = []
+    for row in rows:
+        if row["verdict"] in verdicts:
+            workloads.append(Case.from_id(row["case"]).workload)
+    return f" of {join_words(drop_duplicates(workloads))}" if workloads else ""
 
 
 def suggest_bisection(rows: Sequence[dict[str, Any]], base: str, change: str, device: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -156,13 +157,52 @@ def test_usual_cases_are_planned_only_if_that_is_asked_for(tmp_path, monkeypatch
 def test_only_cases_that_the_framework_has_are_planned_at_full_size(tmp_path, monkeypatch):
     planned = record_planned(monkeypatch)
 
-    _, message = compare_cached(tmp_path, "transformer/jax/train/*")
+    _, message = compare_cached(tmp_path, "transformer/jax/train/*", "--plan")
 
     cases = [Case.from_id(text.split()[1]) for text in planned]
     assert cases
     assert all(case.support.supported for case in cases)
     assert {case.size for case in cases} == {"full"}
     assert re.search(r"\d+ cases skipped, which jax does not have", message)
+
+
+@pytest.mark.parametrize("selector", ["transformer/jax/train", "transformer/jax/train/*/b8/full"])
+def test_a_broad_selector_is_answered_from_cached_plans(tmp_path, monkeypatch, selector):
+    asked_for = record_planned(monkeypatch)
+    for version, mib in (("0.9.1", 50), ("0.9.2", 60)):
+        write_plan(tmp_path, version, "checkpoint", mib)
+    write_plan(tmp_path, "0.9.1", "fp32", mib=100)  # of one release alone
+
+    verdicts, message = compare_cached(tmp_path, selector)
+
+    assert (verdicts, asked_for) == ({"checkpoint": "regression"}, [])
+    assert "the peak is larger in 1 of 1 case of transformer, smaller in 0" in compare_text(
+        tmp_path, selector
+    )
+    quoted = shlex.quote(selector)
+    assert f"jax==0.9.2 {quoted} --device h100-80gb --plan --results {tmp_path} plans" in message
+    assert re.search(r"\d+ of \d+ cases have no cached plans of both and are left out", message)
+
+
+def compare_text(results: Path, selector: str) -> str:
+    """Return what the command says of two releases where it prints a table."""
+    options = ("--device", H100.name, "--results", str(results))
+    done = framebench("versions", "compare", "jax==0.9.1", "jax==0.9.2", selector, *options)
+    return " ".join(done.stderr.split())
+
+
+def test_a_broad_selector_without_cached_plans_names_the_command_that_plans(tmp_path, monkeypatch):
+    asked_for = record_planned(monkeypatch)
+    verdicts, message = compare_cached(tmp_path, "unet3d/jax/train")
+    assert (verdicts, asked_for) == ({}, [])
+    assert re.search(r"none of \d+ cases has cached plans of jax==0.9.1 and jax==0.9.2", message)
+    assert "framebench versions compare jax==0.9.1 jax==0.9.2 unet3d/jax/train" in message
+
+
+def test_a_case_named_with_its_batch_is_planned(tmp_path, monkeypatch):
+    asked_for = record_planned(monkeypatch)
+    compare_cached(tmp_path, "transformer/jax/train/{fp32,checkpoint}/b8/full")
+    assert len(asked_for) == 4
 
 
 def test_bisection_finds_the_release_from_plans_alone(results):
