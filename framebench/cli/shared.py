@@ -109,6 +109,7 @@ FileStrategies = Annotated[
 ]
 DEVICE_HELP = (
     "Predict for a device that is not here, such as h100-80gb. `framebench devices` lists them. "
+    "Cases without a size then mean the size full. "
     "New answers are kept in `planned` of --results, by default in results/own/planned."
 )
 TargetDevice = Annotated[str | None, typer.Option(help=DEVICE_HELP)]

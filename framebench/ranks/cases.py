@@ -107,13 +107,13 @@ def split_rank_selector(selector: str) -> list[str]:
     return parts
 
 
-def fill_rank_selector(selector: str) -> dict[str, str]:
+def fill_rank_selector(selector: str, size: str = DEFAULT_SIZE) -> dict[str, str]:
     """Return the parts of a selector by their names, in their order.
 
-    What it leaves out is usual: training of the Transformer, of size cpu. A missing framework,
+    What it leaves out is usual: training of the Transformer, of this size. A missing framework,
     strategy or batch is `*`. Raises UnknownCase for too many parts.
     """
-    parts = split_selector(add_missing_batch(selector), DEFAULT_SIZE)
+    parts = split_selector(add_missing_batch(selector), size)
     for name, usual in (("workload", "transformer"), ("scenario", "train")):
         if parts[name] == "*":
             parts[name] = usual

@@ -27,7 +27,7 @@ def reached(monkeypatch) -> list[Case]:
     """Return the list to which commands add the cases that they would predict."""
     cases: list[Case] = []
 
-    def plan_none(wanted, *rest):
+    def plan_none(wanted, *rest, **options):
         cases.extend(wanted)
         raise typer.Exit(1)
 
@@ -44,7 +44,6 @@ def reached(monkeypatch) -> list[Case]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("advise", TRAINING, "--parameters", "7B", "--ranks", "4", "--device", "a100-80gb"),
         ("advise", f"{TRAINING}/fsdp/b8", "--parameters", "7B", "--ranks", "4"),
         ("advise", TRAINING, "--ranks", "2", "--budget", "1GiB"),
         ("advise", "transformer/*/train", "--ranks", "2", "--budget", "1GiB"),
@@ -102,9 +101,47 @@ def test_a_suggested_command_keeps_the_size_that_was_typed(arguments, reached):
             "checkpoint+fsdp/b4x2/cpu",
         ),
         (("advise", f"{TRAINING}/fsdp/b4", "--ranks", "2", "--budget", "1GiB"), "fsdp/b4x2/cpu"),
+        (
+            ("advise", f"{TRAINING}/fsdp/b8x4", "--parameters", "7B", "--device", "a100-80gb"),
+            "fsdp/b8x4/7B",
+        ),
     ],
 )
 def test_described_sizes_and_combinations_are_asked_over_ranks(arguments, case, reached):
     done = framebench(*arguments)
     assert done.returncode != USAGE_ERROR, done.stderr
     assert [one.id for one in reached] == [f"{TRAINING}/{case}"]
+
+
+def test_a_described_model_over_ranks_is_searched_for_its_largest_batch(reached):
+    described = ("--parameters", "7B", "--sequence", "2048")
+    done = framebench("advise", TRAINING, *described, "--ranks", "4", "--device", "a100-80gb")
+    assert done.returncode != USAGE_ERROR, done.stderr
+    assert {case.size for case in reached} == {"7B-s2048"}
+    assert {case.ranks for case in reached} == {4}
+
+
+def test_a_size_that_contradicts_the_parameters_is_refused_over_ranks(reached):
+    question = (f"{TRAINING}/fsdp/b8x4/full", "--parameters", "7B", "--device", "a100-80gb")
+    done = framebench("advise", *question, code=USAGE_ERROR)
+    assert "--parameters describe another size than full" in done.stderr
+    assert reached == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("predict", f"{TRAINING}/fsdp/b8", "--ranks", "4"),
+        ("predict", f"{TRAINING}/fsdp/b8x4"),
+        ("advise", f"{TRAINING}/fsdp/b8", "--ranks", "4"),
+        ("advise", f"{TRAINING}/fsdp/b8x4"),
+        ("advise", f"{TRAINING}/fsdp", "--ranks", "4"),
+        ("max-batch", f"{TRAINING}/fsdp", "--ranks", "4"),
+        ("explain", f"{TRAINING}/fsdp/b8x4"),
+    ],
+    ids=" ".join,
+)
+def test_cases_without_a_size_mean_the_full_size_on_a_device(arguments, reached):
+    done = framebench(*arguments, "--device", "a100-80gb")
+    assert done.returncode != USAGE_ERROR, done.stderr
+    assert {case.size for case in reached} == {"full"}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NoReturn
 
 import typer
 
@@ -38,7 +38,7 @@ from framebench.records import provenance
 from framebench.strategies.registry import SCENARIOS, find_baseline, list_used
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import selectors
-from framebench.suite.case import DEFAULT_SIZE, Case, UnknownCase
+from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.hypothetical import (
     check_described,
     describe_shape,
@@ -145,11 +145,11 @@ def advise(
             "--parameters it has, such as 124M",
             2,
         )
-    if described and (ranks or selectors.asks_for_ranks(selector)):
+    if described and device is None and (ranks or selectors.asks_for_ranks(selector)):
         full_selector = complete_rank_selector(selector, ranks, described)
-        options = f" --device {device or EXAMPLE_DEVICE}{repeat_options(results, budget)}"
+        options = f" --device {EXAMPLE_DEVICE}{repeat_options(results, budget)}"
         fail(
-            "over ranks a described size stands in the case, and a device is needed: framebench "
+            "over ranks a model that is only described is predicted for a device: framebench "
             f"advise '{full_selector}'{options}",
             2,
         )
@@ -229,10 +229,14 @@ def answer_for_device(
 
     if ranks and not selectors.names_batch(selector):
         question = parse_selector(selector)
+        if described is not None:
+            question = set_described_size(question, described)
         return search_over_ranks(question, ranks, device, budget, results, as_json)
     if ranks or selectors.asks_for_ranks(selector):
         options = f" --device {device}{repeat_options(results, budget)}"
-        cases = select_over_ranks(selector, ranks, options)
+        cases = select_over_ranks(selector, ranks, options, described or FULL_SIZE)
+        if described is not None and cases[0].size != described:
+            refuse_two_sizes(cases[0].size)
         return fit_on_device(
             cases, left_out={}, device_name=device, budget=budget, results=results, as_json=as_json
         )
@@ -254,18 +258,20 @@ def check_current(strategy: str, scenario: str) -> None:
         )
 
 
-def select_over_ranks(selector: str, ranks: int | None, options: str) -> list[Case]:
-    """Return the cases over ranks that a selector names, of the size cpu if it names none.
+def select_over_ranks(
+    selector: str, ranks: int | None, options: str, size: str = DEFAULT_SIZE
+) -> list[Case]:
+    """Return the cases over ranks that a selector names, of this size if it names none.
 
     Prints a note if the batch is raised to one that the ranks divide. A selector without a batch
     ends the command, with an example that has one and ends with `options`. Raises UnknownCase.
     """
-    parts = fill_rank_selector(selector)
+    parts = fill_rank_selector(selector, size)
     refuse_glob(parts["scenario"])
     if parts["batch"] in ("*", "b*"):
         fail(
             "strategies over ranks need the batch that is shared: framebench advise "
-            f"'{complete_rank_selector(selector, ranks)}'{options}",
+            f"'{complete_rank_selector(selector, ranks, parts['size'])}'{options}",
             2,
         )
     cases = match_cases("/".join(parts.values()), ranks)
@@ -290,10 +296,15 @@ def set_described_size(question: ParsedSelector, size: str) -> ParsedSelector:
     Ends the command if the question names another size. Raises UnknownCase.
     """
     if question.size:
-        fail(f"--parameters describe another size than {question.size}: leave one of them out", 2)
+        refuse_two_sizes(question.size)
     workload = question.workload or "transformer"
     check_described(workload, size)
     return question._replace(workload=workload, size=size)
+
+
+def refuse_two_sizes(size: str) -> NoReturn:
+    """End the command, as its options describe another size than the case names."""
+    fail(f"--parameters describe another size than {size}: leave one of them out", 2)
 
 
 def resolve_names(parsed: ParsedSelector) -> tuple[tuple[str, ...], frozenset[str] | None]:

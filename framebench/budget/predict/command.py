@@ -40,7 +40,8 @@ from framebench.engine.environments import Environment
 from framebench.ranks.cases import parse_rank_case
 from framebench.ranks.command import predict_rank
 from framebench.suite import hypothetical, selectors
-from framebench.suite.case import Case
+from framebench.suite.case import FULL_SIZE, Case
+from framebench.suite.hypothetical import add_missing_size
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.opening import open_shapes
@@ -136,7 +137,9 @@ def predict(
             fail(str(error), 2)
         print_predictions(predictions, as_json, labels)
     elif device is not None:
-        selector = parse_rank_case(case, ranks).id if ranks else case
+        selector = case
+        if ranks:
+            selector = parse_rank_case(add_missing_size(case, FULL_SIZE), ranks).id
         predict_on_device(selector, device, results, as_json, again)
     elif ranks is not None or selectors.asks_for_ranks(case):
         predict_rank(case, ranks, as_json)
