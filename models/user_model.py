@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -104,8 +104,24 @@ def describe_types(numbers: dict[str, int]) -> str:
     largest_first = sorted(numbers, key=lambda name: numbers[name], reverse=True)
     if len(largest_first) == 1:
         return largest_first[0]
-    total = sum(numbers.values())
-    return " and ".join(f"{name} ({numbers[name] / total:.0%})" for name in largest_first)
+    percents = round_shares([numbers[name] for name in largest_first])
+    return " and ".join(
+        f"{name} ({percent}%)" for name, percent in zip(largest_first, percents, strict=True)
+    )
+
+
+def round_shares(numbers: Sequence[int]) -> list[int]:
+    """Return the shares of these numbers in whole percents that add up to 100.
+
+    Those that lose most when all are rounded down are rounded up (largest remainders).
+    """
+    total = sum(numbers)
+    percents = [100 * number // total for number in numbers]
+    remainders = [100 * number % total for number in numbers]
+    by_remainder = sorted(range(len(numbers)), key=lambda place: remainders[place], reverse=True)
+    for place in by_remainder[: 100 - sum(percents)]:
+        percents[place] += 1
+    return percents
 
 
 def refuse_inputs(*_: Any) -> Any:

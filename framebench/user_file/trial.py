@@ -23,7 +23,7 @@ from framebench.models.user_model import FOLDER_VARIABLE, describe_types
 from framebench.records.pins import REQUIREMENTS
 from framebench.strategies.registry import BASELINES
 from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import Case
+from framebench.suite.case import AS_WRITTEN, Case
 from framebench.suite.counting import format_count
 from framebench.suite.user_file import HELD_PARTS, Fault, list_definitions, list_imports
 from framebench.user_file import strategies as applicable
@@ -249,6 +249,8 @@ def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
     types = describe_types(facts.get("types", {}))
     if types:
         parameters += f" in {types}"
+        if model.baseline.strategy == "fp32":
+            parameters += f" (so the baseline fp32 is called {AS_WRITTEN})"
     return (
         f"{model.file.name}: {parameters}, {blocks}, input {shape}, optimizer {facts['optimizer']}"
     )

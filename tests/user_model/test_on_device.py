@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from framebench.models.user_model import describe_types
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.strategies import parse_strategies
@@ -430,3 +432,27 @@ def test_invalid_files_strategies_and_devices_end_with_a_hint(
     done = run_on_file("try", code, tmp_path, *options, device=device)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        # 33.5, 33.5 and 33 %: rounded each by itself they are 101 %
+        ({"a": 67, "bfloat16": 67, "c": 66}, "a (34%) and bfloat16 (33%) and c (33%)"),
+        ({"float16": 1, "float32": 1}, "float16 (50%) and float32 (50%)"),
+        ({"bfloat16": 995, "float32": 5}, "bfloat16 (100%) and float32 (0%)"),
+    ],
+)
+def test_percentages_of_types_add_up_to_100(numbers, text):
+    assert describe_types(numbers) == text
+    assert sum(map(int, re.findall(r"(\d+)%", text))) == 100
+
+
+@pytest.mark.parametrize(
+    ("types", "is_renamed"), [({"bfloat16": 8}, True), ({"float32": 8}, False), ({}, False)]
+)
+def test_a_file_with_narrow_weights_says_what_its_baseline_is_called(types, is_renamed, tmp_path):
+    model = trial.inspect_file(write_variant(tmp_path), 4)
+    facts = {"blocks": [], "input": [4, 8], "parameters": 8, "optimizer": "AdamW", "types": types}
+    described = trial.describe_facts(model, facts)
+    assert ("(so the baseline fp32 is called as-written)" in described) == is_renamed
