@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -196,8 +196,8 @@ def try_(
         if not as_json:
             report.show_first_look(records, budget_bytes, FOLLOWS if rounds else COMPILED)
 
-    def show_all(records: list[Record], left_out: dict[str, str]) -> None:
-        report.show(records, left_out, budget_bytes, figure, html, as_json)
+    def show_all(records: list[Record], left_out: dict[str, str], fits: Sequence[Fit] = ()) -> None:
+        report.show(records, left_out, budget_bytes, figure, html, as_json, fits)
 
     try:
         allowed = saved.parse_threshold(threshold)
@@ -240,14 +240,15 @@ def try_(
             is_shown = False
             if outcome.is_complete:
                 if budget_bytes and max_batch and not report.find_contradiction(records):
-                    show_all(records, outcome.left_out)  # the searches take minutes
-                    is_shown = True
+                    if not as_json:  # the searches take minutes, and JSON is printed once
+                        show_all(records, outcome.left_out)
+                        is_shown = True
                     fits = search_batches(records, budget_bytes, environment, options, where)
                 if save or compare:
                     peaks = saved.collect_peaks(records, explain_baseline(model, environment))
                 end_session(outcome.session, where, peaks, save)
         if not is_shown:
-            show_all(records, outcome.left_out)
+            show_all(records, outcome.left_out, fits)
         if fits:
             report.show_batches(records, outcome.left_out, budget_bytes, fits, html, as_json)
         has_failed = report_failures([record.status for record in records], "records")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from framebench.publish.site.target import Unbuildable, check_folder
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.records.search import Fit
+from framebench.suite.case import Case
 from framebench.suite.user_file import Fault
 from framebench.user_model import table
 
@@ -74,11 +76,13 @@ def show(
     figure: Path | None,
     html: Path | None,
     as_json: bool,
+    fits: Sequence[Fit] = (),
 ) -> None:
     """Print the table of a model with sentences on it, then write the figure and page asked for.
 
-    As JSON the rows of `show --json` are printed in the place of the table. Ends the command with
-    exit code 1 where a peak contradicts what was saved. Raises OSError if a file cannot be written.
+    As JSON the rows of `show --json` are printed in the place of the table, each with what `fits`
+    found. Ends the command with exit code 1 where a peak contradicts what was saved. Raises OSError
+    if a file cannot be written.
     """
     contradiction = find_contradiction(records)
     if contradiction:
@@ -87,7 +91,7 @@ def show(
     for sentence in report.sentences:
         say(sentence)
     if as_json:
-        print_json(records, left_out, report.rows)
+        print_json(records, left_out, report.rows, fits)
     else:
         report.table.terminal(out)
     if figure or html:
@@ -102,10 +106,10 @@ def show_batches(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """Print the largest batches as a table, which no JSON has, and write them into the page.
+    """Print the largest batches as a table, and write them into the page.
 
-    `fits` are the searches, which follow what `show` has printed. Raises OSError if the page cannot
-    be written.
+    `fits` are the searches, which follow what `show` has printed; its JSON has them. Raises OSError
+    if the page cannot be written.
     """
     batches = table.make_batch_table(fits)
     if not as_json:
@@ -115,15 +119,26 @@ def show_batches(
         write_drawings(None, html, report.rows, [report.table, batches], report.sentences)
 
 
-def print_json(records: list[Record], left_out: dict[str, str], rows: pd.DataFrame) -> None:
-    """Print the rows of `show --json`, each with the bytes that its strategy needs."""
+def print_json(
+    records: list[Record], left_out: dict[str, str], rows: pd.DataFrame, fits: Sequence[Fit]
+) -> None:
+    """Print the rows of `show --json`, each with the bytes that its strategy needs.
+
+    Where largest batches were searched, a row has its strategy's, and what was found in words.
+    """
     for line in table.describe_left_out(left_out):
         say(line)
     needs = dict(zip(rows["case"], rows["needs_bytes"]))
+    fit_by_strategy = {Case.from_id(fit.case).strategy: fit for fit in fits}
     values = []
     for row in frames.make_rows(records):
         needed = None if math.isnan(needs[row.case]) else int(needs[row.case])
-        values.append(vars(row) | {"needs_bytes": needed})
+        value = vars(row) | {"needs_bytes": needed}
+        if fits:
+            fit = fit_by_strategy.get(row.strategy)
+            value["largest_batch"] = fit.largest if fit else None
+            value["largest_batch_answer"] = fit.answer if fit else None
+        values.append(value)
     echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))
 
 

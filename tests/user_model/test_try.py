@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,24 +83,46 @@ def test_a_search_begins_at_the_smallest_batch(monkeypatch, tmp_path):
     assert begun == [case.strategy_spec.micro_batches]
 
 
+def replace_measuring(monkeypatch, file: Path, search: Callable[..., list[Fit]]) -> None:
+    """Let a trial of the file have the record of its baseline, and search batches by `search`."""
+    baseline = trial.inspect_file(file, batch=4).baseline
+    measured = [record(baseline, peaks={"host.rss": 100 * MIB}, **RIGHT)]
+    outcome = TrialOutcome(measured, {}, SimpleNamespace(close=ignore), is_complete=True)
+    monkeypatch.setattr(command, "measure_strategies", lambda *arguments: outcome)
+    monkeypatch.setattr(command, "search_batches", search)
+    monkeypatch.setattr(trial, "choose_environment", lambda *arguments: CONTROL)
+
+
+def make_fit(file: Path) -> Fit:
+    """Return a search in which eight samples of the file's baseline fit."""
+    baseline = trial.inspect_file(file, batch=1).baseline
+    found = {"case": baseline.id, "budget_bytes": 200 * MIB, "provenance": provenance()}
+    return Fit(status="found", answer="a batch fits", largest=8, **found)
+
+
+def test_json_has_the_largest_batch_of_each_strategy(monkeypatch, tmp_path):
+    file = write_variant(tmp_path)
+    replace_measuring(monkeypatch, file, lambda *arguments: [make_fit(file)])
+    options = ("--budget", "200MiB", "--max-batch", "--json")
+
+    (row,) = json.loads(try_file(file, tmp_path / "results", *options).stdout)
+
+    assert (row["strategy"], row["batch"]) == ("fp32", 4)
+    assert (row["largest_batch"], row["largest_batch_answer"]) == (8, "a batch fits")
+
+
 def test_what_was_measured_is_shown_before_the_largest_batch_is_searched(monkeypatch, tmp_path):
     """A search takes minutes for each strategy."""
     file = write_variant(tmp_path)
     figure = tmp_path / "peaks.svg"
-    baseline = trial.inspect_file(file, batch=4).baseline
-    measured = [record(baseline, peaks={"host.rss": 100 * MIB}, **RIGHT)]
-    outcome = TrialOutcome(measured, {}, SimpleNamespace(close=ignore), is_complete=True)
     printed_before = []
 
     def search(*arguments):
         printed_before.append(sys.stdout.getvalue())
         assert figure.exists()
-        found = {"case": baseline.id, "budget_bytes": 200 * MIB, "provenance": provenance()}
-        return [Fit(status="found", answer="a batch fits", largest=8, **found)]
+        return [make_fit(file)]
 
-    monkeypatch.setattr(command, "measure_strategies", lambda *arguments: outcome)
-    monkeypatch.setattr(command, "search_batches", search)
-    monkeypatch.setattr(trial, "choose_environment", lambda *arguments: CONTROL)
+    replace_measuring(monkeypatch, file, search)
     options = ("--budget", "200MiB", "--max-batch", "--figure", str(figure))
 
     done = try_file(file, tmp_path / "results", *options)
