@@ -9,6 +9,7 @@ import pandas as pd
 from framebench.analysis.frames import Row, make_frame_of_rows
 from framebench.analysis.rendering import ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.results import Results
+from framebench.analysis.statistics import FEWEST_BLOCKS
 
 SERIES = ["workload", "framework", "scenario", "strategy", "size"]
 BATCHES = 3  # the fewest that make a curve
@@ -30,8 +31,9 @@ def make_table(results: Results) -> Table:
     return Table(
         "What each machine measured",
         "Cases with a record, those with usable numbers, and those of them with times. At 3 "
-        "batches or more: strategies of a workload, framework, scenario and size. Releases of "
-        "frameworks of which it has more than one.",
+        "batches or more: strategies of a workload, framework, scenario and size; throughput "
+        f"counts batches that were timed in {FEWEST_BLOCKS} blocks or more, so that ratios have an "
+        "interval. Releases of frameworks of which it has more than one.",
         pd.DataFrame(rows, columns=list(COLUMNS)),
         COLUMNS,
     )
@@ -55,7 +57,7 @@ def describe_machine(results: Results, machine: str) -> dict[str, object]:
         "usable": len(usable),
         "timed": len(timed),
         "peak_curves": count_curves(usable),
-        "time_curves": count_curves(timed),
+        "time_curves": count_curves(timed[timed["blocks"] >= FEWEST_BLOCKS]),
         "releases": "; ".join(releases) or None,
     }
 
