@@ -27,6 +27,7 @@ from framebench.cli.shared import (
     say,
     suggest_measuring,
 )
+from framebench.devices.show import show_cached
 from framebench.engine import runner
 from framebench.records import provenance, store
 from framebench.records.record import Record
@@ -57,7 +58,9 @@ FIGURES_HELP = (
 NOTEBOOKS_HELP = "Execute a notebook, or `all`, by default into analysis/notebooks/executed/."
 TO_HELP = "Folder of the site, the figures, the notebooks, or a file with all tables of a machine."
 DOCS_HELP = "Fill in the tables of this document from committed records. May be repeated."
-DEVICE_HELP = "Print the predictions that are kept for a device that is not here."
+DEVICE_HELP = (
+    "Print the predictions that are kept for a device that is not here: of the cases, or all."
+)
 
 
 @app.command(rich_help_panel=READ)
@@ -85,9 +88,12 @@ def report(
 
     check_options(selectors, results, html, figures, notebooks, to)
     if device is not None:
-        if selectors or html or figures or notebooks or docs or to:
-            fail("--device prints all that is predicted for a device, and takes only --results", 2)
-        print_predictions(device, results)
+        if html or figures or notebooks or docs or to:
+            fail("--device prints what is predicted, and takes only cases and --results", 2)
+        if selectors:
+            show_cached(selectors, device, results)
+        else:
+            print_predictions(device, results)
         return
     # files that are committed to the repository show only committed records
     goes_into_repository = docs or ((figures or notebooks) and not to)

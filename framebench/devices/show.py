@@ -9,15 +9,16 @@ from typing import Any
 
 import typer
 
-from framebench.cli.shared import echo, fail, out, say, show_progress
-from framebench.devices.catalog import DEVICES, Device, find
+from framebench.cli.shared import echo, fail, out, repeat_options, say, show_progress
+from framebench.devices.catalog import DEVICES, GIB, Device, find
 from framebench.devices.found_wrong import WrongResult, find_wrong_on_gpus
 from framebench.devices.plans import planning
-from framebench.devices.plans.planned import Planned, find_upper_needs
+from framebench.devices.plans.planned import Planned, compute_saving, find_upper_needs
 from framebench.engine.environments import Environment
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
+from framebench.suite.sequences import drop_duplicates
 
 
 def plan_with_progress(
@@ -79,7 +80,58 @@ def predict_on_device(
     device = find(name)
     cases = planning.select_cases(selector)
     predictions = plan_with_progress(cases, device, results, again=again)
-    show_predictions(predictions, device, as_json, find_wrong_on_gpus(results))
+    baselines = find_cached_baselines(predictions, device, results)
+    show_predictions(predictions, device, as_json, find_wrong_on_gpus(results), baselines)
+
+
+def show_cached(selectors: Sequence[str], name: str, results: Path) -> None:
+    """Print the cached predictions of cases as a table; nothing is planned now.
+
+    What was not predicted is named below, with the command that does it. Ends the command if
+    nothing is cached. Raises UnknownCase and UnknownDevice.
+    """
+    from framebench.devices.tables import table
+
+    device = find(name)
+    selected: list[Case] = []
+    for selector in selectors:
+        selected += planning.select_cases(selector)
+    cases = drop_duplicates(selected)
+    cached = planning.find_cached(cases, device, results)
+    missing = []
+    for case in cases:
+        if case not in cached and not planning.explain_unpredictable_on_device(case, device):
+            missing.append(case)
+    hint = ""
+    if missing:
+        commands = []
+        for selector in selectors:
+            commands.append(f"framebench predict '{selector}' --device {name}")
+        hint = "predict them: " + "; ".join(commands) + repeat_options(results)
+    answered = [planned for planned in cached.values() if planned.has_answer]
+    if not answered:
+        reason = f"nothing is predicted of these cases for {name}"
+        fail(f"{reason}; {hint}" if hint else reason, 1)
+    baselines = find_cached_baselines(answered, device, results)
+    wrong = find_wrong_on_gpus(results)
+    table.tabulate_cases(list(cached.values()), device, wrong, baselines).terminal(out)
+    if missing:
+        say(
+            f"{len(missing)} of {format_count(len(cases), 'case')} not predicted, such as "
+            f"{missing[0].id}; {hint}"
+        )
+
+
+def find_cached_baselines(
+    predictions: Sequence[Planned], device: Device, results: Path
+) -> list[Planned]:
+    """Return the cached predictions of the cases' baselines, to which ratios are formed."""
+    from framebench.devices.tables import table
+
+    baselines = drop_duplicates(
+        table.get_baseline(Case.from_id(planned.case)) for planned in predictions
+    )
+    return list(planning.find_cached(baselines, device, results).values())
 
 
 def show_predictions(
@@ -87,18 +139,25 @@ def show_predictions(
     device: Device,
     as_json: bool,
     wrong: Sequence[WrongResult] = (),
+    baselines: Sequence[Planned] = (),
 ) -> None:
     """Print predictions as a table or as JSON; end with exit code 1 if one failed or none answers.
 
-    The lines below the table name the results that were `wrong` on a GPU.
+    The lines below the table name the results that were `wrong` on a GPU. Ratios are formed to
+    `baselines` too.
     """
     from framebench.devices.tables import table
 
     is_answered = any(planned.has_answer for planned in predictions)
     if as_json:
-        echo(json.dumps([list_fields(planned) for planned in predictions], indent=1))
+        by_case = {planned.case: planned for planned in (*baselines, *predictions)}
+        rows = []
+        for planned in predictions:
+            base = by_case.get(table.get_baseline(Case.from_id(planned.case)).id)
+            rows.append(list_fields(planned) | {"ratio": compute_saving(planned, base)})
+        echo(json.dumps(rows, indent=1))
     elif is_answered:
-        table.tabulate_cases(predictions, device, wrong).terminal(out)
+        table.tabulate_cases(predictions, device, wrong, baselines).terminal(out)
         if len(predictions) == 1 and predictions[0].outcome == "planned":
             table.tabulate_parts(predictions[0], device).terminal(out)
     else:
@@ -134,6 +193,14 @@ def find_larger_device(device: Device, planned: Planned) -> Device | None:
     return min(larger, key=lambda other: other.memory_bytes, default=None)
 
 
+def describe_refusal(planned: Planned, device: Device) -> str:
+    """Return why there is no peak to explain: what the case needs if it does not fit."""
+    needs = find_upper_needs(planned)
+    if planned.outcome != "refused" or needs is None:
+        return f"{planned.outcome}: {planned.reason}"
+    return f"does not fit: needs {needs / GIB:,.1f} GiB, and the device has {device.gib:,.1f} GiB"
+
+
 def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:
     """Print the parts of one case's peak, and the lines of the source that hold most of it."""
     device, cases = find(name), planning.select_cases(selector)
@@ -141,7 +208,7 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
         fail(f"{selector!r} names {len(cases)} cases, and explain is about one", 2)
     (planned,) = plan_with_progress(cases, device, results)
     if planned.outcome != "planned":
-        reason = f"{planned.case} on {device.name}: {planned.outcome}: {planned.reason}"
+        reason = f"{planned.case} on {device.name}: {describe_refusal(planned, device)}"
         larger = find_larger_device(device, planned)
         if planned.outcome == "refused" and larger is not None:
             reason += (

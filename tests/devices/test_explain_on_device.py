@@ -6,6 +6,7 @@ import pytest
 
 from framebench.devices import show
 from framebench.devices.catalog import GIB
+from framebench.devices.plans.planned import find_upper_needs
 from tests.devices.fake_predictions import make_unplanned
 from tests.processes import framebench
 
@@ -30,4 +31,8 @@ def test_a_refused_case_names_a_larger_device(device, needs_gib, larger, monkeyp
     done = framebench("explain", CASE, *options, code=2)
     command = f"framebench explain {CASE} --device {larger}"
     assert (command in done.stderr) == (larger is not None)
-    assert f"refused: {refused.reason}" in done.stderr
+    if needs_gib:
+        needs = f"{find_upper_needs(refused) / GIB:,.1f} GiB"
+        assert f"does not fit: needs {needs}, and the device has " in done.stderr
+    else:
+        assert f"refused: {refused.reason}" in done.stderr

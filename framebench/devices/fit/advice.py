@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from framebench.analysis.needs import are_equal_amounts, format_needs
-from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
+from framebench.analysis.rendering import (
+    DETAIL,
+    ESSENTIAL,
+    MISSING,
+    Table,
+    TableColumn,
+    format_mib,
+    format_number,
+)
 from framebench.analysis.rows import join_words
 from framebench.cli.shared import ParsedSelector, echo, fail, out, repeat_options, say
 from framebench.devices.catalog import GIB, Device, find
@@ -20,11 +28,13 @@ from framebench.devices.fit.fitting import FitAssessment, PredictedBatchSearch
 from framebench.devices.fit.rounds import run_rounds
 from framebench.devices.found_wrong import COMPARE_GRADIENTS, describe_wrong, find_wrong_on_gpus
 from framebench.devices.needs import find_context_bytes
-from framebench.devices.plans.planned import Planned
+from framebench.devices.plans.planned import Planned, compute_saving
 from framebench.devices.plans.planning import explain_unpredictable_on_device
 from framebench.devices.show import describe_resumption, plan_with_progress
 from framebench.devices.tables.errors import describe_errors
 from framebench.devices.tables.table import (
+    SAVING,
+    SAVING_FORM,
     SOURCE_WORDS,
     describe_context,
     group_by_reason,
@@ -55,7 +65,7 @@ SAVERS = (
     "checkpoint+optimizer_in_backward",
 )
 # at one batch, which the title names, or at the largest batch of each strategy
-SHARE = "in use x base"
+SHARE = SAVING
 BATCH = "batch"
 HEAD = (
     "framework",
@@ -457,13 +467,11 @@ def describe_batch(assessment: FitAssessment) -> str:
 
 def describe_share(assessment: FitAssessment, assessments: Iterable[FitAssessment]) -> str:
     """Return the bytes in use relative to the framework's baseline; without one, a dash."""
-    used = assessment.planned.parts.get("allocated")
     for other in assessments:
         is_base = other.case.strategy == other.case.scenario_spec.baseline
-        base_bytes = other.planned.parts.get("allocated")
-        if is_base and other.case.framework == assessment.case.framework and used and base_bytes:
-            return f"{used / base_bytes:.2f}"
-    return "-"
+        if is_base and other.case.framework == assessment.case.framework:
+            return format_number(compute_saving(assessment.planned, other.planned), SAVING_FORM)
+    return MISSING
 
 
 def make_table(

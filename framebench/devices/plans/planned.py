@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal
 
 from packaging.version import Version
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from framebench.devices.catalog import BY_NAME
 from framebench.devices.needs import INTERVALS, TITLES, ErrorInterval, Kind, estimate_needs
@@ -141,6 +142,23 @@ class Planned(RecordPart):
         """Return the bytes that the framework takes of the device, also where it has fewer."""
         return self.needs_bytes if self.peak_bytes is None else self.peak_bytes
 
+    @field_validator("not_held", "notes")
+    @classmethod
+    def update_words(cls, sentences: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the sentences with `GPU` for `card`, which published predictions say.
+
+        Otherwise a table of older and newer predictions would have the same sentence twice.
+        """
+        return tuple(re.sub(r"\bcard(s?)\b", r"GPU\1", sentence) for sentence in sentences)
+
+    @field_validator("reason")
+    @classmethod
+    def update_reason(cls, reason: str | None) -> str | None:
+        """Return the reason without `needs`, which published predictions say of reserved bytes."""
+        if reason is None:
+            return None
+        return reason.replace("does not fit: needs", "does not fit: the allocator would reserve")
+
     @model_validator(mode="after")
     def refuse_contradictions(self) -> Planned:
         """Raise ValueError for no case, or if case, device, outcome, reason and peak disagree."""
@@ -170,6 +188,21 @@ def find_kind_without_convolutions(case: Case) -> Kind:
     if case.workload != "transformer":
         return "torch"
     return "torch, padded texts" if case.scenario == "varlen" else "torch, texts of one length"
+
+
+def compute_saving(planned: Planned, baseline: Planned | None) -> float | None:
+    """Return what a case has in use relative to its baseline: both predicted, by the same method.
+
+    A simulation has it of what does not fit, too. Returns None where one of the two has not.
+    """
+    if baseline is None:
+        return None
+    in_use, base_in_use = [
+        one.parts.get("allocated", one.peak_bytes) for one in (planned, baseline)
+    ]
+    if not in_use or not base_in_use:
+        return None
+    return in_use / base_in_use
 
 
 def find_upper_needs(planned: Planned) -> int | None:

@@ -166,8 +166,8 @@ def simulate_or_refuse(case: Case, device: Device) -> PlannerAnswer:
     # what holds the memory that is not there is asked about most
     simulation = run_case(case, device)
     reason = (
-        f"does not fit: needs {simulation.reserved / 2**30:.1f} GiB, and a tensor of "
-        f"{requested:,} bytes was refused"
+        f"does not fit: the allocator would reserve {simulation.reserved / 2**30:.1f} GiB, and a "
+        f"tensor of {requested:,} bytes was refused"
     )
     return replace(
         describe_simulation(case, simulation),

@@ -16,7 +16,6 @@ from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planned import Planned, describe_code, describe_workspaces
 from framebench.devices.tables.errors import describe_errors
 from framebench.devices.tables.table import (
-    describe_share,
     group_by_reason,
     group_pinned,
 )
@@ -113,7 +112,8 @@ def make_cells(
     planned = peaks.get((framework, strategy))
     size = planned.used_bytes if planned else None
     if planned and planned.outcome == "refused":
-        return describe_share(planned, device), "-"
+        would_take = f": would take {format_mib(planned.needs_bytes)} MiB"
+        return f"does not fit{would_take if planned.needs_bytes else ''}", "-"
     if size is None:
         return "-", "-"
     text = format_mib(size)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from framebench.analysis.needs import format_needs
-from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn, format_mib
+from framebench.analysis.rendering import (
+    DETAIL,
+    ESSENTIAL,
+    MISSING,
+    Table,
+    TableColumn,
+    format_mib,
+    format_number,
+)
 from framebench.devices.catalog import BY_NAME, DEVICES, Device
 from framebench.devices.found_wrong import COMPARE_GRADIENTS, WrongResult, describe_wrong
 from framebench.devices.needs import find_context_bytes
-from framebench.devices.plans.planned import Planned, find_upper_needs
+from framebench.devices.plans.planned import Planned, compute_saving, find_upper_needs
 from framebench.devices.plans.planning import is_reusable
 from framebench.devices.tables.errors import describe_errors
 from framebench.models import spec
@@ -19,6 +28,7 @@ from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
 
 FINE = ",.2f"
+SAVING, SAVING_FORM = "in use x base", ".2f"  # a column's title, and the format of its ratios
 # entries of a prediction's `parts` that are no parts of the peak
 NO_SUMMANDS = {
     "allocated": "the sum of the parts: what tensors use at the peak",
@@ -104,38 +114,65 @@ def group_pinned(
     return dict(sorted(groups.items()))
 
 
+def get_baseline(case: Case) -> Case:
+    """Return the baseline of a case: the same step without a strategy."""
+    return replace(case, strategy=case.scenario_spec.baseline)
+
+
 def tabulate_cases(
-    predictions: Sequence[Planned], device: Device, wrong: Sequence[WrongResult] = ()
+    predictions: Sequence[Planned],
+    device: Device,
+    wrong: Sequence[WrongResult] = (),
+    baselines: Iterable[Planned] = (),
 ) -> Table:
-    """Return a table of what each case needs on the device.
+    """Return a table of what each case needs on the device, and what it saves.
 
     Below it stand what no prediction holds, once, and which results were `wrong` on a GPU.
+
+    Args:
+        predictions: One of each case.
+        device: The target device.
+        wrong: Results that were found wrong on a GPU.
+        baselines: Predictions to which ratios are formed, in addition to `predictions`.
     """
     rows = []
     unplanned = {}
     missing: dict[str, None] = {}  # as an ordered set
-    notes = []
+    cases_by_note = defaultdict(list)
+    by_case = {planned.case: planned for planned in (*baselines, *predictions)}
+    without_ratio = []
     for planned in predictions:
+        case = parse_case(planned.case)
+        base = by_case.get(get_baseline(case).id)
+        saving = compute_saving(planned, base)
+        if base is None and planned.used_bytes and case.ranks == 1:
+            without_ratio.append(case)
+        if saving is not None and not case.same_mathematics:
+            cases_by_note["other mathematics, so its ratio is no saving"].append(case.label)
         if planned.has_answer:
             rows.append(
                 (
-                    parse_case(planned.case).label,
+                    case.label,
+                    format_number(saving, SAVING_FORM),
                     format_mib(planned.parts.get("allocated")),
                     describe_reserved(planned),
                     format_needs(find_upper_needs(planned)),
                     describe_share(planned, device),
-                    SOURCE_WORDS.get(planned.source or "", "-"),
                 )
             )
         else:
-            unplanned[parse_case(planned.case).label] = planned.reason or planned.outcome
+            unplanned[case.label] = planned.reason or planned.outcome
         if planned.missing:
             release = f"{planned.framework} {planned.framework_version}"
             missing[f"not in the peaks of {release}: {'; '.join(planned.missing)}"] = None
-        notes += [f"{planned.case}: {note}" for note in planned.notes]
-        found_wrong = describe_wrong(parse_case(planned.case), wrong)
+        for note in planned.notes:
+            cases_by_note[note].append(case.label)
+        found_wrong = describe_wrong(case, wrong)
         if found_wrong:
-            notes.append(f"{planned.case}: {found_wrong}: {COMPARE_GRADIENTS}")
+            cases_by_note[f"{found_wrong}: {COMPARE_GRADIENTS}"].append(case.label)
+    notes = [f"{', '.join(cases)}: {note}" for note, cases in cases_by_note.items()]
+    if without_ratio:
+        notes.append(explain_no_ratio(without_ratio))
     caption = (
         f"Not measured. in use = tensors; reserved = what the framework's allocator takes, with "
         f"the error that predictions had ({describe_errors(predictions)}); needs = its upper "
@@ -143,20 +180,36 @@ def tabulate_cases(
     )
     if any(Case.from_id(planned.case).ranks > 1 for planned in predictions):
         caption += " Of a case over ranks: one of its devices."
+    if any(row[1] != MISSING for row in rows):
+        caption += (
+            f" {SAVING}: relative to the baseline of the same framework and batch, by tensors in "
+            "PyTorch and by the whole plan in JAX."
+        )
     return Table.of_text(
         f"What cases need on one {device.title}",
         caption,
         (
             TableColumn("case", priority=ESSENTIAL),
+            SAVING,
             "in use MiB",
             "reserved MiB",
             TableColumn("needs MiB", priority=ESSENTIAL),
             TableColumn("of memory", priority=ESSENTIAL),
-            TableColumn("source", priority=DETAIL),
         ),
         rows,
         left=1,
         notes=(*missing, *notes, *group_by_reason(unplanned)),
+    )
+
+
+def explain_no_ratio(cases: Sequence[Case]) -> str:
+    """Return that these cases have no ratio, and which baseline is to be named next to them."""
+    baselines = {get_baseline(case).id: case.scenario_spec.baseline for case in cases}
+    (example, strategy), *_ = baselines.items()
+    names = f"{{{strategy},{cases[0].strategy}}}"
+    return (
+        f"no ratio without a prediction of the baseline, such as {example}: name it too, as in "
+        f"{names}"
     )
 
 
@@ -185,13 +238,11 @@ def describe_share(planned: Planned, device: Device) -> str:
     If even the predicted bytes are more than there are, say that it does not fit.
     """
     needs = find_upper_needs(planned)
-    if planned.outcome == "refused":
-        would_take = f": would take {format_mib(planned.needs_bytes)} MiB"
-        return f"does not fit{would_take if planned.needs_bytes else ''}"
-    if planned.peak_bytes is None or needs is None:
-        return "-"
+    if planned.predicted_bytes is None or needs is None:
+        return "does not fit" if planned.outcome == "refused" else MISSING
     share = f"{needs / device.memory_bytes:.1%}"
-    return share if planned.peak_bytes <= device.memory_bytes else f"{share}: does not fit"
+    is_too_large = planned.outcome == "refused" or planned.predicted_bytes > device.memory_bytes
+    return f"{share}: does not fit" if is_too_large else share
 
 
 def describe_reserved(planned: Planned) -> str:

@@ -33,10 +33,10 @@ def explain_error(error: str) -> PlannerAnswer:
     if over_hbm:
         needs = float(over_hbm[1]) * UNITS[over_hbm[2]]
         memory = float(over_hbm[3]) * UNITS[over_hbm[4]]
-        return refuse("needs", needs, memory)
+        return refuse("the plan has", needs, memory)
     one_buffer = ONE_BUFFER.search(error)
     if one_buffer:
-        return refuse("one buffer alone needs", float(one_buffer[1]), float(one_buffer[2]))
+        return refuse("one buffer alone has", float(one_buffer[1]), float(one_buffer[2]))
     unimplemented = UNIMPLEMENTED.search(error)
     if unimplemented:
         reason = f"XLA cannot compile it for this device: {unimplemented[1].strip()}"

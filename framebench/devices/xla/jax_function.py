@@ -79,7 +79,7 @@ def plan(
     # for TPUs XLA refuses by itself, for GPUs the allocator would
     if peak > device.memory_bytes:
         raise DoesNotFit(
-            f"needs {peak / 2**30:,.1f} GiB, and {device.title} has {device.gib:,.1f} GiB"
+            f"the plan has {peak / 2**30:,.1f} GiB, and {device.title} has {device.gib:,.1f} GiB"
         )
     return FunctionPlan(
         peak=peak,

@@ -51,7 +51,7 @@ RECOMPUTED = re.compile(r"^\s+(?:ROOT )?%(\S*\.remat\S*) = ", re.M)
 NOT_HELD = {
     "gpu": (
         "workspaces of convolutions and of matrix products, which XLA chooses by running them on "
-        "the card",
+        "the GPU",
         "the allocator's rounding",
         "the CUDA context and the kernels that are loaded, which lie beside JAX's pool",
     ),

@@ -149,7 +149,7 @@ def test_a_refused_case_says_how_much_it_needs(answers):
     refused = answers[TOO_LARGE]
     assert refused["outcome"] == "refused"
     assert refused["needs_bytes"] > 11 * 2**30
-    assert f"needs {refused['needs_bytes'] / 2**30:.1f} GiB" in refused["reason"]
+    assert f"would reserve {refused['needs_bytes'] / 2**30:.1f} GiB" in refused["reason"]
     assert refused["peak_bytes"] is None
     # what is in use is said by its parts, and is less than what the pool would reserve
     assert 0 < refused["parts"]["weights"] < refused["parts"]["allocated"] <= refused["needs_bytes"]

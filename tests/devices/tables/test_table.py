@@ -3,20 +3,29 @@
 import pytest
 
 from framebench.devices.catalog import find
+from framebench.devices.plans import store
+from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.table import (
+    SAVING,
     describe_share,
     list_cached,
     list_summands,
+    tabulate_cases,
     tabulate_parts,
 )
+from tests.callbacks import ignore
 from tests.devices.fake_predictions import (
     CASE,
     MIB,
+    make_compiled,
     make_origin,
     make_planned,
     make_simulated,
     make_unplanned,
 )
+from tests.processes import framebench, read_json
+
+GPU = find("h100-80gb")
 
 
 @pytest.mark.parametrize(
@@ -26,7 +35,7 @@ from tests.devices.fake_predictions import (
         (make_planned(peak_bytes=100 * 2**30), "138.7%: does not fit"),
         (
             make_unplanned("refused", needs_bytes=92_160 * MIB),
-            "does not fit: would take 92,160.0 MiB",
+            "125.0%: does not fit",  # with error and context, as in the column of needs
         ),
         (make_unplanned("failed"), "-"),
     ],
@@ -88,3 +97,104 @@ def test_summands_have_shares_and_what_is_no_summand_becomes_a_note(prediction, 
     assert [note.partition(":")[0] for note in table.notes] == apart
     in_use = prediction.parts.get("allocated", prediction.peak_bytes)
     assert sum(list_summands(prediction).values()) == in_use
+
+
+def get_savings(predictions, **options):
+    """Return the ratio of each case to its baseline, as the table of cases prints it."""
+    data = tabulate_cases(predictions, GPU, **options).data
+    return dict(zip(data["case"], data[SAVING]))
+
+
+def test_a_ratio_is_formed_to_the_baseline_of_the_same_batch():
+    predictions = [
+        make_simulated("fp32", 80, batch=8),
+        make_simulated("checkpoint", 40, batch=8),
+        make_simulated("fp32", 200, batch=16),
+        make_simulated("checkpoint", 50, batch=16),
+        make_compiled("fp32", 1000),
+        make_compiled("checkpoint", 100),
+    ]
+    assert get_savings(predictions) == {
+        "transformer/torch/train/fp32/b8/full": "1.00",
+        "transformer/torch/train/checkpoint/b8/full": "0.50",
+        "transformer/torch/train/fp32/b16/full": "1.00",
+        "transformer/torch/train/checkpoint/b16/full": "0.25",
+        "transformer/jax/train/fp32/b8/full": "1.00",
+        "transformer/jax/train/checkpoint/b8/full": "0.10",
+    }
+
+
+def test_a_ratio_without_a_predicted_baseline_is_missing_and_the_baseline_is_named():
+    alone = [make_simulated("checkpoint", 40)]
+    assert set(get_savings(alone).values()) == {"-"}
+    (note,) = tabulate_cases(alone, GPU).notes
+    assert "transformer/torch/train/fp32/b8/full: name it too, as in {fp32,checkpoint}" in note
+    cached = [make_simulated("fp32", 80)]
+    assert set(get_savings(alone, baselines=cached).values()) == {"0.50"}
+    assert not tabulate_cases(alone, GPU, baselines=cached).notes
+
+
+def test_a_baseline_that_does_not_fit_has_ratios():
+    refused = make_simulated("fp32", 80).model_dump() | {
+        "outcome": "refused",
+        "reason": "does not fit",
+        "needs_bytes": 100 * MIB,
+        "peak_bytes": None,
+    }
+    savings = get_savings([Planned(**refused), make_simulated("checkpoint", 40)])
+    assert list(savings.values()) == ["1.00", "0.50"]
+
+
+def test_a_ratio_of_other_mathematics_is_called_no_saving():
+    predictions = [make_simulated("fp32", 80), make_simulated("depth_4", 20)]
+    (note,) = tabulate_cases(predictions, GPU).notes
+    assert (
+        note
+        == "transformer/torch/train/depth_4/b8/full: other mathematics, so its ratio is no saving"
+    )
+
+
+def test_a_note_of_several_cases_is_printed_once():
+    """Earlier planners wrote `card`, and later ones `GPU`."""
+    older = make_simulated("fp32", 80).model_dump() | {
+        "not_held": ["what a card keeps, on two cards"],
+        "notes": ["The card decides."],
+    }
+    newer = make_simulated("checkpoint", 40).model_dump() | {
+        "not_held": ["what a GPU keeps, on two GPUs"],
+        "notes": ["The GPU decides."],
+    }
+    release = f"torch {older['framework_version']}"
+    predictions = [Planned(**older), Planned(**newer)]
+    assert tabulate_cases(predictions, GPU).notes == (
+        f"not in the peaks of {release}: what a GPU keeps, on two GPUs",
+        "transformer/torch/train/fp32/b8/full, transformer/torch/train/checkpoint/b8/full: The GPU "
+        "decides.",
+    )
+
+
+@pytest.fixture
+def cached_predictions(tmp_path):
+    """Return a results folder with predictions of fp32 and checkpoint at batch 8."""
+    for planned in (make_simulated("fp32", 80), make_simulated("checkpoint", 40)):
+        store.write(tmp_path, planned, ignore)
+    return tmp_path
+
+
+def test_report_prints_cached_predictions_of_cases_and_plans_none(cached_predictions):
+    options = ("--device", GPU.name, "--results", cached_predictions)
+    cases = "transformer/torch/train/{checkpoint,amp_bf16}/b8/full"
+    done = framebench("report", cases, *options, code=0)
+    assert "train/checkpoint/b8/full" in done.stdout
+    assert "0.50" in done.stdout
+    assert "1 of 2 cases not predicted, such as transformer/torch/train/amp_bf16/b8/" in done.stderr
+    assert f"framebench predict '{cases}' --device {GPU.name}" in done.stderr
+    none = framebench("report", "transformer/torch/train/fp32/b16/full", *options, code=1)
+    assert "nothing is predicted of these cases for h100-80gb; predict them: " in none.stderr
+
+
+def test_predict_gives_the_ratio_to_a_cached_baseline_as_json(cached_predictions):
+    case = "transformer/torch/train/checkpoint/b8/full"
+    options = ("--device", GPU.name, "--results", cached_predictions)
+    (fields,) = read_json("predict", case, *options)
+    assert fields["ratio"] == 0.5

@@ -71,12 +71,12 @@ ERRORS = {
     "Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm.": (
         "refused",
         int(20.5 * 2**30),
-        "needs 20.50 GiB at compile time, of 15.75 GiB",
+        "the plan has 20.50 GiB at compile time, of 15.75 GiB",
     ),
     "RESOURCE_EXHAUSTED: Allocation (size=85899345920) would exceed memory (size=17179869184)": (
         "refused",
         80 * 2**30,
-        "one buffer alone needs 80.00 GiB at compile time, of 16.00 GiB",
+        "one buffer alone has 80.00 GiB at compile time, of 16.00 GiB",
     ),
     "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6291456 bytes.": (
         "refused",
@@ -87,7 +87,7 @@ ERRORS = {
     "#allocation7 [shape = 'u8[327680,327680]{1,0}', space=hbm, size = 0xffffffffffffffff]": (
         "refused",
         100 * 2**30,
-        "one buffer alone needs 100.00 GiB at compile time, of 16.00 GiB",
+        "one buffer alone has 100.00 GiB at compile time, of 16.00 GiB",
     ),
     # memory on the chip, which one kernel needs: no smaller batch need help
     "RESOURCE_EXHAUSTED: Allocation (size=134217728) would exceed memory (size=67108864) :: "
