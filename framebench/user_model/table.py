@@ -62,6 +62,8 @@ LIBRARIES_NOTE = (
 )
 SHOWN_FROM = MIB / 20  # bytes: what is less is 0.0 MiB in a table
 VARIES = MIB / 2  # bytes: peaks of one step and another differ by so much (docs/try.md)
+# relative: what a process takes beyond XLA's plan without being told
+MOST_UNPLANNED = 0.03
 TableRow = dict[Any, Any]  # a row of `framebench.analysis.frames.frame`, by column
 
 
@@ -191,6 +193,7 @@ def list_notes(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
         )
     if has_libraries(df):
         yield LIBRARIES_NOTE
+    yield from describe_unplanned(df)
     if remarks.deterministic:
         yield (
             "the model draws random numbers, as dropout does, and they stay on while memory and "
@@ -201,6 +204,26 @@ def list_notes(df: pd.DataFrame, left_out: dict[str, str], remarks: Remarks) -> 
     for row in df[df["status"] != "ok"].itertuples():
         yield f"{row.strategy}: {row.status}: {row.reason}"
     yield from describe_left_out(left_out)
+
+
+def describe_unplanned(df: pd.DataFrame) -> list[str]:
+    """Return a line on the strategies whose process takes more than XLA's plan, if there are any.
+
+    What is within the variation of peaks, or within a few percent, is not worth a line.
+    """
+    planned = df[(df["peak_instrument"] == "compiler.plan") & (df["step_instrument"] == "host.rss")]
+    amounts = []
+    rows: list[TableRow] = planned.to_dict("records")
+    for row in rows:
+        unplanned = row["step_bytes"] - row["peak_bytes"]
+        if unplanned > max(VARIES, MOST_UNPLANNED * row["peak_bytes"]):
+            amounts.append(f"{row['strategy']} {format_mib(unplanned)} MiB")
+    if not amounts:
+        return []
+    return [
+        "peak is XLA's plan, and does not have what XLA's kernels allocate while they run. By "
+        f"host.rss a steady step takes more, which is part of needs: {', '.join(amounts)}"
+    ]
 
 
 def describe_left_out(left_out: dict[str, str]) -> list[str]:

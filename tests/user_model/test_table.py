@@ -130,6 +130,22 @@ def test_a_need_on_a_gpu_is_that_of_the_whole_process(process, needs):
     assert find_needs(row) == (needs and pytest.approx(needs * MIB * MARGIN))
 
 
+@pytest.mark.parametrize(
+    ("rss", "amounts"),
+    [(44, "needs: fp32 4.0 MiB"), (41, ""), (38, "")],
+    ids=["more than planned", "hardly more", "less"],
+)
+def test_what_a_step_takes_beyond_the_plan_of_its_compiler_is_told(rss, amounts):
+    case = Case("transformer", "jax", "train", "fp32", 4, "tiny")
+    peaks = {"compiler.plan": 40 * MIB, "host.rss": rss * MIB}
+    remarks = collect_remarks([])
+    rows = add_needs(frames.make_frame([record(case, peaks=peaks)]), remarks)
+    assert rows["peak_bytes"].item() == 40 * MIB
+    notes = " ".join(make_table(rows, {}, remarks).notes)
+    assert ("XLA's plan" in notes) == bool(amounts)
+    assert amounts in notes
+
+
 @pytest.mark.parametrize(("budget", "cell"), [(None, None), (30, "yes"), (19, "NO")])
 def test_a_budget_adds_to_each_row_whether_it_fits(budget, cell):
     records = [record(peaks={"host.rss": 20 * MIB})]
