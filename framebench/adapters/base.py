@@ -226,11 +226,11 @@ class Adapter(ABC):
         return None
 
     def repeat_with_exact_sums(self, make_steps: Callable[[], Result]) -> tuple[Result, int] | None:
-        """Make steps whose gradients are added up in float32 over all uses of a weight.
+        """Make steps that add up gradients in float32 over all uses of a weight or an activation.
 
-        Returns their result, and how many gradients of one weight a step adds up at most; None
-        where it adds up none in a narrower type, or where this cannot be tried. `make_steps` begins
-        with the first weights.
+        Returns their result, and how many gradients a step adds up at most; None where it adds up
+        none in a narrower type, or where this cannot be tried. `make_steps` begins with the first
+        weights.
         """
         return None
 

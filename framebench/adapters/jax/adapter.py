@@ -32,11 +32,13 @@ from framebench.adapters.base import (
     Adapter,
     Batch,
     Evidence,
+    Result,
     State,
     Switch,
     join_output,
 )
 from framebench.adapters.holders import FindStorages
+from framebench.adapters.jax import sums
 from framebench.adapters.jax.accumulation import Gradient, Tree, average_over_micro_batches
 from framebench.adapters.jax.parts import JaxRecipe
 from framebench.adapters.jax.program import (
@@ -497,6 +499,9 @@ class JaxAdapter(Adapter):
         return read_states(
             self.optimizer_state, self.params, self.names, self.recipe.to_numpy, rename
         )
+
+    def repeat_with_exact_sums(self, make_steps: Callable[[], Result]) -> tuple[Result, int] | None:
+        return sums.repeat_with_exact_sums(self, make_steps)
 
     def restore(self) -> None:
         # arrays of the same shapes: the executable takes them as it took those of the first step
