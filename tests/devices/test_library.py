@@ -228,7 +228,11 @@ def test_an_error_in_a_backward_pass_is_raised_with_the_line_that_failed(simulat
 
 @pytest.mark.parametrize(
     ("step", "option"),
-    [("make_streamed_step", 'other_streams="done"'), ("make_choosing_step", 'chosen="none"')],
+    [
+        ("make_streamed_step", 'other_streams="done"'),
+        ("make_choosing_step", 'chosen="none"'),
+        ("make_unsized_step", 'chosen="none"'),
+    ],
 )
 def test_a_step_without_one_answer_is_refused_with_its_line_and_an_option(simulated, step, option):
     assert "library_steps.py" in simulated[step]
@@ -253,6 +257,19 @@ def test_a_choice_of_elements_is_bounded_from_both_sides(simulated):
     none, every = simulated["no element chosen"], simulated["all elements chosen"]
     assert none["allocated"] >= 3 * WEIGHT
     assert every["allocated"] - none["allocated"] >= 2 * WEIGHT
+
+
+def test_texts_of_unknown_lengths_are_bounded_from_both_sides(simulated):
+    """Of four texts one has sixteen steps of 8 numbers, and each other has one to sixteen."""
+    shortest, longest = simulated["shortest texts"], simulated["longest texts"]
+    rows = 3 * 15 * 8 * 4  # bytes of the others' steps after the first one
+    assert longest["allocated"] - shortest["allocated"] >= 2 * rows
+
+
+def test_results_that_have_no_bound_are_refused_with_their_line(simulated):
+    refusal = simulated["results without a bound"]
+    assert "no bound of them is known" in refusal
+    assert "library_steps.py" in refusal
 
 
 OUTSIDE = """

@@ -94,9 +94,11 @@ def bound_by(case: Case, simulation: Simulation, largest: Simulation | None) -> 
 def bound_by_extremes(least: Simulation, most: Simulation, step: BoundedStep) -> Bounds:
     """Return the bounds of a step from two simulations, by the least and the most that it may be.
 
-    `step` is why there are two.
+    `step` is why there are two. The pool may reserve more for the least, whose tensors leave other
+    free blocks.
     """
-    return Bounds(max(least.by_step), step.why_least, most.reserved, step.why_most)
+    reserved = max(least.reserved, most.reserved)
+    return Bounds(max(least.by_step), step.why_least, reserved, step.why_most)
 
 
 def add_bounds(answer: PlannerAnswer, bounds: Bounds) -> None:

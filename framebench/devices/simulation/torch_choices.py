@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 aten = torch.ops.aten
 MASKS = (torch.bool, torch.uint8)
@@ -65,9 +66,39 @@ def select_masked(tensor: Tensor, mask: Tensor, is_chosen: bool) -> Tensor:
     return tensor.new_empty(elements)
 
 
-CHOOSES: dict[Any, Callable[..., Tensor]] = {
+def find_unique(
+    tensor: Tensor, _is_sorted: bool, has_inverse: bool, has_counts: bool, is_chosen: bool
+) -> tuple[Tensor, ...]:
+    """Return as many values as a tensor has elements, or one; their places and counts."""
+    count = tensor.numel() if is_chosen else min(1, tensor.numel())
+    places = tensor.new_empty(tensor.shape if has_inverse else 0, dtype=torch.int64)
+    counts = tensor.new_empty(count if has_counts else 0, dtype=torch.int64)
+    return tensor.new_empty(count), places, counts
+
+
+def pack_sequences(
+    padded: Tensor, _lengths: Tensor, batch_first: bool, is_chosen: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the rows of sequences that are all as long as the longest, or else of one step.
+
+    A batch is padded to its longest sequence. The second tensor has the number of sequences of each
+    step. PyTorch reads it from memory.
+    """
+    steps, sequences = padded.shape[:2]
+    if batch_first:
+        steps, sequences = sequences, steps
+    later = sequences if is_chosen else 1
+    sizes = [sequences] + [later] * (steps - 1)
+    with _disable_current_modes():
+        batch_sizes = torch.tensor(sizes)
+    return padded.new_empty(sum(sizes), *padded.shape[2:]), batch_sizes
+
+
+CHOOSES: dict[Any, Callable[..., Any]] = {
     aten.nonzero.default: find_nonzero,
     aten.masked_select.default: select_masked,
+    aten._unique2.default: find_unique,
+    aten._pack_padded_sequence.default: pack_sequences,
 }
 
 

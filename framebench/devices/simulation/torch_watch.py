@@ -209,17 +209,24 @@ class Watch(TorchDispatchMode):
     def run_choice(self, func: Any, args: Any, kwargs: Any, error: Exception) -> Any:
         """Run an operator that chooses elements by their values, as if all or none were chosen.
 
-        Raises UnknownChoice unless the simulation has a choice, and `error` for another operator.
+        Raises UnknownChoice unless the simulation has a choice, and NotImplementedError for an
+        operator whose results have no bound.
         """
         if torch_choices.has_mask(func, args):
             with self:
                 return func(*torch_choices.expand_masks(func, args), **kwargs)
         if self.chooses_all is None:
             raise UnknownChoice(find_line()) from error
+        operator = func._schema.name.partition("::")[2]
         if func not in torch_choices.CHOOSES:
-            raise error
+            line = find_line()
+            raise NotImplementedError(
+                f"values decide how large the results of {operator} are, and no bound of them is "
+                f"known{f' ({line})' if line else ''}"
+            ) from error
+        args = torch_kernels.place_keywords(func, args, kwargs)
         out = torch_choices.CHOOSES[func](*args, self.chooses_all)
-        self.track_operator(func._schema.name.partition("::")[2], args, out)
+        self.track_operator(operator, args, out)
         return out
 
     def run_composed(self, func: Any, args: Any, kwargs: Any) -> Any:

@@ -56,6 +56,23 @@ def loss(output, target):
 """
 
 
+# labels are chosen at random where the batch is made, as for masked language models
+CHOOSES_ON_HOST = """
+import torch
+
+def model():
+    return torch.nn.Linear(4, 4)
+
+def batch(n):
+    labels = torch.zeros(n, 4)
+    labels[torch.bernoulli(torch.full((n, 4), 0.15)).bool()] = 1
+    return torch.zeros(n, 4), labels
+
+def loss(output, target):
+    return (output - target).square().mean()
+"""
+
+
 @pytest.fixture
 def servers() -> Iterator[Servers]:
     with closing(Servers()) as servers:
@@ -93,6 +110,15 @@ def test_an_error_in_a_backward_pass_names_the_line_of_the_file(servers, environ
         failed = servers.plan(environment["torch"], model.baseline, H100)
     assert failed.outcome == "failed"
     assert str(failed.reason).startswith(f"{file}:{line}: RuntimeError: ")
+
+
+def test_a_choice_that_takes_no_memory_of_the_gpu_is_no_obstacle(servers, environment, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(CHOOSES_ON_HOST)
+    model = trial.inspect_file(file, 2)
+    with trial.use_model(model):
+        answer = servers.plan(environment["torch"], model.baseline, H100)
+    assert (answer.outcome, answer.reason) == ("planned", None)
 
 
 def test_a_killed_server_is_reported_and_replaced(servers, environment):

@@ -180,6 +180,31 @@ def read_numbers():
     return numbers
 
 
+def make_unsized_step(device):
+    """Train a recurrent layer on texts whose lengths lie on the GPU, and look for unique values."""
+    layer = nn.GRU(8, 8, batch_first=True).to(device)
+    batch = torch.randn(4, 16, 8, device=device)
+    lengths = torch.randint(1, 16, (4,), device=device)
+
+    def step():
+        lengths.unique()
+        packed = nn.utils.rnn.pack_padded_sequence(
+            batch, lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        out, _ = layer(packed)
+        padded, _ = nn.utils.rnn.pad_packed_sequence(out, batch_first=True)
+        padded.sum().backward()
+
+    return step
+
+
+def make_repeating_step(device):
+    """Repeat each row as often as a value says."""
+    batch = torch.randn(4, WIDTH, device=device)
+    times = torch.randint(1, 16, (4,), device=device)
+    return lambda: batch.repeat_interleave(times, dim=0)
+
+
 def make_choosing_step(device):
     """Train on rows chosen by a mask and by its indices, and on chosen elements."""
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
@@ -451,6 +476,7 @@ STEPS = [
     make_computed_step,
     make_counting_step,
     make_choosing_step,
+    make_unsized_step,
     make_streamed_step,
     make_recorded_step,
     make_recurrent_step,
@@ -486,6 +512,9 @@ answers |= {
     "limit of 4 MiB": simulate_on_a100(make_linear_step, limit=4 << 20),
     "no element chosen": simulate_on_a100(make_choosing_step, chosen="none"),
     "all elements chosen": simulate_on_a100(make_choosing_step, chosen="all"),
+    "shortest texts": simulate_on_a100(make_unsized_step, chosen="none"),
+    "longest texts": simulate_on_a100(make_unsized_step, chosen="all"),
+    "results without a bound": simulate_on_a100(make_repeating_step, chosen="all"),
     "other streams done": simulate_on_a100(make_streamed_step, other_streams="done"),
     "other streams waiting": simulate_on_a100(make_streamed_step, other_streams="waiting"),
     "batches tried": halve_batches(),
