@@ -156,7 +156,7 @@ def run_command_line() -> None:
     import typer
 
     from framebench.cli.shared import app, fail
-    from framebench.engine.environments import SetupError
+    from framebench.engine.environments import ModuleTimeout, SetupError
     from framebench.engine.session import Busy
     from framebench.models.spec import UnknownName
     from framebench.records.provenance import BadMachine
@@ -176,6 +176,8 @@ def run_command_line() -> None:
         fail(describe_mistake(error), 2)
     except (typer.Abort, KeyboardInterrupt):
         fail("interrupted", INTERRUPTED)
+    except ModuleTimeout as error:
+        fail(str(error), 1)
     except (UnknownCase, UnknownName, SetupError, Busy, BadMachine) as error:
         fail(str(error), 2)
     except BadRecord as error:

@@ -539,8 +539,13 @@ def say(message: object) -> None:
     err.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def end_command(succeeded: bool) -> NoReturn:
-    """End the command with exit code 0, or with 1 if it failed or its answer is no."""
+def end_command(succeeded: bool | None) -> NoReturn:
+    """End the command with exit code 0, with 1 if it failed or its answer is no.
+
+    None stands for a question without an answer: exit code 3.
+    """
+    if succeeded is None:
+        raise typer.Exit(3)
     raise typer.Exit(0 if succeeded else 1)
 
 

@@ -60,6 +60,10 @@ class SetupError(Exception):
     """An environment cannot be built; the message says what is missing and how to get it."""
 
 
+class ModuleTimeout(SetupError):
+    """A module that ran in an environment was killed, since it did not end in time."""
+
+
 def cache() -> Path:
     """Return the folder that has the environments, and what they compile.
 
@@ -544,7 +548,7 @@ def run_module(
 
     The module may import a user's file: its process is killed after so many seconds, with all that
     it has started. `on_errors` is called every second with the end of its errors. Raises SetupError
-    with that end, and OSError if it failed because a disk is full.
+    with that end, ModuleTimeout, and OSError if it failed because a disk is full.
     """
     process_variables = {
         **os.environ,
@@ -556,7 +560,7 @@ def run_module(
     try:
         ended = children.run_program(command, process_variables, limit_s, on_errors)
     except TimeoutError:
-        raise SetupError(
+        raise ModuleTimeout(
             f"{module} in {environment.name} did not finish within {limit_s:g} s and was killed"
         ) from None
     if ended.code:

@@ -148,18 +148,25 @@ def survey_baseline(
 def look_into(model: UserModel, environment: Environment, folder: Path) -> dict[str, Any]:
     """Find out what is in the file by its shapes, add it to `own.json`, print it, and return it.
 
-    Raises Fault.
+    Raises Fault and ModuleTimeout.
     """
     say(f"{model.file.name}: building the model by its shapes alone, seconds to a minute")
     with err.status(f"{model.file.name}: shapes"):
-        answer = environments.ask_module(
-            environment,
-            "framebench.user_file.facts",
-            model.framework,
-            str(model.batch),
-            variables={"OMP_NUM_THREADS": "1"},
-            limit_s=FACTS_LIMIT_S,
-        )
+        try:
+            answer = environments.ask_module(
+                environment,
+                "framebench.user_file.facts",
+                model.framework,
+                str(model.batch),
+                variables={"OMP_NUM_THREADS": "1"},
+                limit_s=FACTS_LIMIT_S,
+            )
+        except environments.ModuleTimeout:
+            raise environments.ModuleTimeout(
+                f"{model.file.name} was not built by its shapes within {FACTS_LIMIT_S:g} s. On a "
+                "busy machine the same command may end when it is calm; otherwise look for a "
+                "download or a loop without an end in the file"
+            ) from None
     if "fault" in answer:
         check_disks(str(answer["fault"]), [environment.folder])
         raise Fault(str(answer["fault"]))

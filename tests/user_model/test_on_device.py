@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from framebench.cli.__main__ import run_command_line
+from framebench.engine import environments
 from framebench.models.user_model import describe_types
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
@@ -245,6 +248,26 @@ def test_frozen_weights_of_4_bits_are_predicted_next_to_trained_ones(tmp_path):
     # half a byte for each of 2^20 numbers
     assert planned["parts"]["weights"] == 0.5 * MIB + 4 * THIN
     assert planned["weight_types"] == "nf4 (97%) and float32 (3%)"
+
+
+@pytest.mark.slow
+def test_a_file_that_is_not_built_in_time_is_no_mistake_in_the_command(
+    tmp_path, monkeypatch, capsys
+):
+    file = tmp_path / "endless.py"
+    file.write_text(TORCH)
+
+    def run_out_of_time(environment, module, *arguments, **options):
+        raise environments.ModuleTimeout(f"{module} did not finish")
+
+    monkeypatch.setattr(environments, "ask_module", run_out_of_time)
+    monkeypatch.setattr(sys, "argv", ["framebench", "predict", str(file), "--device", "a100-40gb"])
+    with pytest.raises(SystemExit) as ended:
+        run_command_line()
+    assert ended.value.code == 1
+    message = capsys.readouterr().err
+    assert "endless.py was not built by its shapes within 600 s" in message
+    assert "a loop without an end" in message
 
 
 @pytest.mark.slow

@@ -216,10 +216,11 @@ def answer_for_device(
     ranks: int | None,
     results: Path,
     as_json: bool,
-) -> bool:
+) -> bool | None:
     """Print what fits a device that is not here, and return whether anything does.
 
-    `described` is the size of a model that is only described. Raises UnknownCase and UnknownDevice.
+    Return None if nothing could be predicted. `described` is the size of a model that is only
+    described. Raises UnknownCase and UnknownDevice.
     """
     from framebench.devices.fit.advice import (
         advise_on_device,

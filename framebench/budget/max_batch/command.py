@@ -204,10 +204,10 @@ def answer_for_device(
     results: Path,
     env: str | None,
     as_json: bool,
-) -> bool:
+) -> bool | None:
     """Search by predictions for a device that is not here, and return whether any batch fits.
 
-    Raises UnknownCase and UnknownDevice.
+    Return None if nothing could be predicted. Raises UnknownCase and UnknownDevice.
     """
     if not selector.endswith(".py"):
         from framebench.devices.fit.advice import advise_on_device
@@ -242,7 +242,7 @@ def answer_over_ranks(
     budget: int | None,
     results: Path,
     as_json: bool,
-) -> bool:
+) -> bool | None:
     """Search by predictions the largest batch of several devices, and return whether any fits.
 
     Ends the command for a file, and if workload, device or ranks are missing or a batch is named.

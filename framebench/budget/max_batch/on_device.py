@@ -51,7 +51,7 @@ def fit_file(
     results: Path,
     env: str | None,
     as_json: bool,
-) -> bool:
+) -> bool | None:
     """Print which strategies fit, or the largest batch of each, and return whether any fits.
 
     Raises Fault and UnknownDevice.

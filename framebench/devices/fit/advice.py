@@ -88,12 +88,12 @@ def advise_on_device(
     results: Path,
     as_json: bool,
     size_is_described: bool = False,
-) -> bool:
-    """Print what fits, and return whether anything does. Raises UnknownCase and UnknownDevice.
+) -> bool | None:
+    """Print what fits, and return whether anything does; None if nothing could be predicted.
 
     If the question has a batch, the answer is for that batch. With a size and no batch, it is the
     largest batch that fits. Without both, or with a size that options describe, it is for the usual
-    batch.
+    batch. Raises UnknownCase and UnknownDevice.
     """
     device = find(device_name)
     workload = question.workload or "transformer"
@@ -123,14 +123,14 @@ def advise_on_device(
         )
     if batch is not None:
         any_fits = fit_on_device(cases, left_out, device_name, budget, results, as_json)
-        if not any_fits and scenario == "finetune":
+        if any_fits is False and scenario == "finetune":
             say(
                 "These weights are in float32. LoRA with weights in bfloat16: framebench predict "
                 f"examples/llama_lora.py --batch {batch} --device {device_name} --strategies "
                 "fp32,checkpoint. In 4 bits (QLoRA): examples/llama_qlora.py; "
                 "docs/budget.md, 'Fine-tuning', says how."
             )
-        if not any_fits and strategy == "*":
+        if any_fits is False and strategy == "*":
             prefix = f"{workload}/{framework}/{scenario}"
             suggest_savers(prefix, batch, size, device, budget, results)
         return any_fits
@@ -231,10 +231,11 @@ def fit_on_device(
     results: Path,
     as_json: bool,
     environment: Environment | None = None,
-) -> bool:
-    """Print which of these cases fit, and return whether any does. Raises UnknownDevice.
+) -> bool | None:
+    """Print which of these cases fit, and return whether any does; None if nothing was predicted.
 
-    If it is interrupted, the answers so far are printed, and the command ends.
+    If it is interrupted, the answers so far are printed, and the command ends. Raises
+    UnknownDevice.
 
     Args:
         cases: Cases at one batch.
@@ -248,7 +249,7 @@ def fit_on_device(
     device = find(device_name)
     case_by_id = {case.id: case for case in cases}
 
-    def show(predictions: list[Planned]) -> bool:
+    def show(predictions: list[Planned]) -> bool | None:
         assessments = []
         for planned in predictions:
             case = case_by_id[planned.case]
@@ -269,10 +270,11 @@ def search_on_device(
     results: Path,
     as_json: bool,
     environment: Environment | None = None,
-) -> bool:
+) -> bool | None:
     """Print the largest batch of each strategy that fits.
 
-    Return whether any batch does, and no search that found one has ended with a failure. The
+    Return whether any batch does, and no search that found one has ended with a failure. Return
+    None if nothing could be predicted. The
     arguments are those of `fit_on_device`, with each case at the smallest batch that its strategy
     can have. If it is interrupted, the answers so far are printed, and the command ends.
     """
@@ -284,13 +286,15 @@ def search_on_device(
     except KeyboardInterrupt:
         interrupted = True
     answered = [search for search in searches if search.has_answer]
-    has_succeeded = False
+    has_succeeded: bool | None = False
     if answered:
         assessments = [search.result for search in answered]
         any_fits = show_assessments(
             assessments, batch=None, left_out=left_out, results=results, as_json=as_json
         )
-        has_succeeded = any_fits and not any(map(ended_with_failure, assessments))
+        has_succeeded = any_fits
+        if any_fits and any(map(ended_with_failure, assessments)):
+            has_succeeded = False
     if interrupted:
         all_of_them = format_count(len(searches), "strategy", "strategies")
         fail(
@@ -308,7 +312,7 @@ def search_over_ranks(
     budget: int | None,
     results: Path,
     as_json: bool,
-) -> bool:
+) -> bool | None:
     """Print the largest batch that several GPUs can share; return as `search_on_device` does.
 
     Each of the GPUs is `device_name`, and one of them has to have the budget. Parts that the
@@ -342,8 +346,11 @@ def show_assessments(
     left_out: Mapping[str, str],
     results: Path,
     as_json: bool,
-) -> bool:
-    """Print the assessments, the best first, and return whether any fits."""
+) -> bool | None:
+    """Print the assessments, the best first, and return whether any fits.
+
+    Where nothing could be predicted, print that and the reasons, and return None.
+    """
     wrong_on_gpus = find_wrong_on_gpus(results)
     wrong: dict[Case, str] = {}
     for assessment in assessments:
@@ -359,13 +366,35 @@ def show_assessments(
             assessment.most_bytes or 0,
         )
     )
+    is_known = any(assessment.needs is not None for assessment in assessments)
     if as_json:
         echo(json.dumps(list_offers(assessments, left_out, wrong), indent=1))
+    elif not is_known:
+        first = assessments[0]
+        strategies = format_count(len(assessments), "strategy", "strategies")
+        say(
+            f"Whether {describe_model(first.case)} fits on one {first.device.title} is not known: "
+            f"no prediction was made, of {strategies}."
+        )
+        for reason in list_reasons(assessments, left_out):
+            say(f"- {reason}")
     else:
         sentence = write_sentence(assessments, batch, wrong)
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
         make_table(assessments, batch, left_out, wrong, repeat_options(results)).terminal(out)
+    if not is_known:
+        return None
     return any(assessment.fits for assessment in assessments)
+
+
+def list_reasons(assessments: Iterable[FitAssessment], left_out: Mapping[str, str]) -> list[str]:
+    """Return why cases have no prediction, each reason once with the cases that it is of."""
+    reasons = {}
+    for assessment in assessments:
+        if assessment.needs is None:
+            case = assessment.case
+            reasons[f"{case.framework} {case.strategy_label}"] = assessment.answer
+    return group_by_reason({**reasons, **left_out})
 
 
 def write_sentence(
@@ -488,7 +517,6 @@ def make_table(
     """
     rows = []
     notes = []
-    reasons = {}
     wrong_strategies: dict[str, list[str]] = {}  # by the description of the fault
     for assessment in assessments:
         case, planned = assessment.case, assessment.planned
@@ -496,7 +524,6 @@ def make_table(
             wrong_strategies.setdefault(wrong[case], []).append(case.strategy)
         notes += list_notes(assessment, options)
         if assessment.needs is None:
-            reasons[f"{case.framework} {case.strategy_label}"] = assessment.answer
             continue
         rows.append(
             (
@@ -527,7 +554,7 @@ def make_table(
         caption += f" {describe_precisions(first.case.scenario, strategies)}"
     for description, strategies in wrong_strategies.items():
         notes.append(f"{', '.join(strategies)}: {description}: {COMPARE_GRADIENTS}")
-    notes += group_by_reason({**reasons, **left_out})
+    notes += list_reasons(assessments, left_out)
     return Table.of_text(
         f"{describe_model(first.case)}, {batch_title}, on one {first.device.title}",
         caption,

@@ -414,6 +414,22 @@ def test_a_search_that_ends_with_a_failure_says_so_and_is_no_success(fake_needs,
     assert offer["not_certain_from"] is None
 
 
+@pytest.mark.parametrize(
+    ("command", "question"),
+    [
+        ("advise", "transformer/torch/train/*/b8/full"),
+        ("max-batch", "transformer/torch/train/fp32"),
+    ],
+)
+def test_nothing_is_said_to_fit_or_not_where_no_prediction_was_made(fake_needs, command, question):
+    fake_needs(lambda case: None)
+    done = framebench(command, question, *GPU, code=3)
+    assert "is not known" in done.stderr
+    assert FAILURE in done.stderr
+    assert "strategies fit" not in done.stdout + done.stderr
+    assert "These save more" not in done.stderr
+
+
 @pytest.mark.parametrize(("strategies", "is_told"), [("", True), ("/ddp", False)])
 def test_a_search_over_all_rank_strategies_tells_how_to_name_combinations(
     fake_needs, tmp_path, strategies, is_told
