@@ -7,6 +7,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from fnmatch import fnmatchcase
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -37,7 +38,7 @@ from framebench.records.record import Record
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE, Case
-from framebench.suite.selectors import PARTS, join_choice
+from framebench.suite.selectors import PARTS, check_workload, join_choice
 from framebench.suite.sequences import drop_duplicates, group_by
 
 if TYPE_CHECKING:
@@ -306,16 +307,30 @@ def print_records(records: list[Record], with_machine: bool) -> None:
 
 
 @app.command(rich_help_panel=READ)
-def answer(results: ResultsOption = provenance.READABLE, machine: MachineOption = None) -> None:
+def answer(
+    workload: Annotated[
+        str | None, typer.Argument(help="Such as unet3d. Default: all workloads.")
+    ] = None,
+    results: ResultsOption = provenance.READABLE,
+    machine: MachineOption = None,
+) -> None:
     """One table: what training needs in each framework, which strategy saves most memory, and at
     what price.
 
+    `report` has every strategy and batch of a workload, and `advise` what fits a budget or a GPU.
     Below it, the cases of the machine's last run that failed verification or broke, with their
     causes.
     """
     from framebench.analysis.reports import answer as report
     from framebench.analysis.results import Results
 
+    if workload is not None and "/" in workload:
+        fail(
+            f"answer takes a workload, not cases: framebench answer {workload.split('/')[0]}, or "
+            f"framebench report '{workload}'",
+            2,
+        )
+    check_workload(workload or "*")
     recorded = Results(results)
     other_tables = {}  # by machine; their times are shown where the answer lacks one
     if machine is None:
@@ -323,7 +338,10 @@ def answer(results: ResultsOption = provenance.READABLE, machine: MachineOption 
     machines = find_answering_machines(recorded, machine, limit=2)
     last_run = report.find_last_run(recorded.get_records(machines[0]))
     failed_cases = [record.case for record in report.find_failures(last_run)]
-    table = report.make_answer(recorded.make_answer_table(machines), other_tables, failed_cases)
+    measured = recorded.make_answer_table(machines)
+    if workload is not None:
+        measured = measured[measured["workload"].map(lambda name: fnmatchcase(name, workload))]
+    table = report.make_answer(measured, other_tables, failed_cases)
     table.terminal(out)
     for failure in report.list_failures(last_run):
         out.print(failure, markup=False, highlight=False, soft_wrap=True)

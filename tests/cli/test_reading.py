@@ -99,6 +99,15 @@ def test_report_prints_no_table_without_rows(results):
     assert "1.1 against 1.0" not in done.stdout
 
 
+def test_answer_names_the_cases_it_is_about_and_takes_one_workload():
+    options = ("--machine", MACHINE)
+    everything = framebench("answer", *options, results=RESULTS, code=0).stdout
+    one = framebench("answer", "transformer", *options, results=RESULTS, code=0).stdout
+    assert "Of transformer b4/cpu and unet3d b4/cpu" in " ".join(everything.split())
+    assert "Of transformer b4/cpu. Models" in " ".join(one.split())
+    assert "unet3d" not in one
+
+
 def test_report_prints_a_summary_and_writes_all_tables(measured, tmp_path):
     options = ("--machine", read_machine_name(), "--to", tmp_path)
     printed = framebench("report", *options, results=measured).stdout

@@ -26,7 +26,7 @@ from framebench.analysis.selection import is_unrestricted
 from framebench.records.record import Record
 from framebench.records.record_base import get_measurement_time
 from framebench.strategies.registry import find_baseline
-from framebench.suite.case import TRIAL_SIZE
+from framebench.suite.case import DEFAULT_SIZE, TRIAL_SIZE
 from framebench.suite.counting import format_count
 
 SCENARIO = "train"
@@ -69,7 +69,8 @@ def make_answer(
     usual = pd.concat([trained.iloc[:0], *shown])
     caption = (
         f"What training needs: the peak of a step, what the process keeps next to it, and 5 % "
-        f"more. base = {find_baseline(SCENARIO)}. MiB = 2^20 bytes. {tables.READING}"
+        f"more. {describe_models(usual)}base = {find_baseline(SCENARIO)}. MiB = 2^20 bytes. "
+        f"{tables.READING}"
     )
     notes = (
         *describe_origins(usual),
@@ -80,6 +81,26 @@ def make_answer(
     return Table(
         "The answer", caption, pd.DataFrame(lines, columns=list(SHOWN)), SHOWN, notes=notes
     )
+
+
+def describe_models(shown: pd.DataFrame) -> str:
+    """Return which batch and size of each workload the table is about, as a sentence.
+
+    At the size `cpu` models are small, so that the sentence then says which command is for a GPU.
+    """
+    models = shown.drop_duplicates(["workload", "batch", "size"])
+    if models.empty:
+        return ""
+    names = []
+    for row in rows.iterate_rows(models):
+        names.append(f"{row.workload} b{row.batch}/{row.size}")
+    sentence = f"Of {rows.join_words(names)}. "
+    if (models["size"] == DEFAULT_SIZE).any():
+        sentence += (
+            f"Models of the size {DEFAULT_SIZE} are small; for a GPU: framebench advise "
+            f"'{models['workload'].iloc[0]}/*/train' --device h100-80gb. "
+        )
+    return sentence
 
 
 def make_lines(group: pd.DataFrame, others: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
