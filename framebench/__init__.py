@@ -117,7 +117,8 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     """Return what each release of a framework changed: one row per case, release and quantity.
 
     A release is compared with the one before it that the machine measured, as `framebench versions
-    compare` does. `ratio` is change over base: above 1 is worse. `results` is that of `load`.
+    compare` does. `ratio` is change over base: above 1 is worse. The parts of a case are columns
+    too, as in `load`. `results` is that of `load`.
     `machine` is by default FRAMEBENCH_MACHINE, or else the first, in the order of `load`, that
     measured two releases of a framework; a line on standard error names it. "all" has the rows of
     every machine.
@@ -127,6 +128,7 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
 
     from framebench.analysis.results import Results
     from framebench.records.provenance import ALL
+    from framebench.suite.case import Case
     from framebench.versions.judge import QuantityComparison, compare_successive, has_successive
 
     shown_results = Results(folder() if results is None else Path(results))
@@ -144,8 +146,12 @@ def releases(results: Path | str | None = None, machine: str | None = None) -> p
     rows = []
     for compared in compare_successive(records):
         rows += compared
-    table = pd.DataFrame(rows, columns=QuantityComparison._fields)
-    return table.drop(columns="records")
+    table = pd.DataFrame(rows, columns=QuantityComparison._fields).drop(columns="records")
+    cases = [Case.from_id(case_id) for case_id in table["case"]]
+    place = table.columns.tolist().index("case") + 1
+    for part in ("size", "batch", "strategy", "scenario", "framework", "workload"):
+        table.insert(place, part, [getattr(case, part) for case in cases])
+    return table
 
 
 def ledger(results: Path | str | None = None, machine: str | None = None) -> pd.DataFrame:
