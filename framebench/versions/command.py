@@ -616,6 +616,7 @@ def add(
             2,
         )
     releases.check_listed(framework, version)
+    say(f"asking pip which packages {release} needs, which takes a minute or more")
     packages = pin.resolve(framework, version)
     file = pin.write_pins(framework, version, packages)
     pin.write_matrix()
