@@ -412,6 +412,8 @@ def find_machine(
     others = ", ".join(name for name in results.machines if name != machine)
     if named is None and others:
         reason = results.explain_choice(machine, processor)
+        if not reason and machine != results.choose_machine(processor=processor):
+            reason = "which has more of what was asked for"
         chosen = f"{machine}, {reason}" if reason else machine
         say(f"machine {chosen}; --machine takes the records of another: {others}")
     return machine

@@ -219,7 +219,8 @@ def test_the_machine_that_answers_most_of_a_question_is_read(tmp_path):
 
     assert "checkpoint" in both.stdout
     for done in (both, advised):
-        assert "machine asked; --machine takes the records of another: widest" in done.stderr
+        assert "machine asked, which has more of what was asked for; --machine" in done.stderr
+        assert "the records of another: widest" in done.stderr
     assert "machine widest;" in every.stderr
 
 
