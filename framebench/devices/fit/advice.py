@@ -417,6 +417,10 @@ def write_sentence(
         f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} "
         f"{within}one {first.device.title} at the upper end of the error."
     )
+    wrong_count = sum(assessment.case in wrong for assessment in fitting)
+    if wrong_count:
+        verb = "was" if wrong_count == 1 else "were"
+        sentence += f" {wrong_count} of them {verb} found wrong on a GPU."
     unpredicted = []
     for assessment in assessments:
         if assessment.fits is None and assessment.bytes is None:

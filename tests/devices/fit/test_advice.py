@@ -251,6 +251,8 @@ def test_a_strategy_found_wrong_on_a_gpu_comes_last(fake_needs, wrong_amp_bf16):
     sizes = {"fp32": 3 * GIB, "checkpoint": 2 * GIB, "amp_bf16": GIB}
     fake_needs(need_by_strategy(sizes))
     done = framebench("advise", wrong_amp_bf16, *GPU)
+    assert "3 of 3 strategies fit " in done.stdout
+    assert "1 of them was found wrong on a GPU." in done.stdout
     assert "PyTorch needs least with checkpoint: " in done.stdout
     assert "amp_bf16 (found wrong)" in done.stdout
     first, second, last = list_offers("advise", wrong_amp_bf16, *GPU)
