@@ -97,6 +97,12 @@ def test_a_query_about_parts_of_a_peak_names_explain(typed):
     assert "framebench explain CASE" in sentence
 
 
+@pytest.mark.parametrize("typed", ["flash attention", "FlashAttention 2", "sdpa saves memory"])
+def test_a_query_about_attention_kernels_names_their_strategies(typed):
+    (sentence,) = REGISTRY.list_other_commands([typed])
+    assert "sdpa_flash" in sentence
+
+
 @pytest.mark.parametrize("typed", ["gradient accumulation", "fp16", "B4 parameters"])
 def test_a_query_that_claims_answer_names_no_other_command(typed):
     assert REGISTRY.list_other_commands([typed]) == []
