@@ -192,7 +192,7 @@ def test_blocks_follow_while_ratios_are_undecided(given, measured, monkeypatch):
     def are_decided(left):
         return len(blocks) >= given.decided_after
 
-    run = SimpleNamespace(get_records=list_records, listener=SimpleNamespace(skipped=ignore))
+    run = SimpleNamespace(get_records=list_records, listener=SimpleNamespace(on_skipped=ignore))
     monkeypatch.setattr(measure.runner, "explain_slowness", explain_slowness)
     monkeypatch.setattr(measure.blocks, "measure_group", measure_group)
     deadline = None if given.seconds is None else time.monotonic() + given.seconds
