@@ -50,6 +50,7 @@ def test_adam_agrees_with_the_calculation_by_hand(steps):
         "optimizer states": 2 * WEIGHTS,
         "temporaries": WEIGHTS,
         "activations": 0,
+        "quantization states": 0,
         "workspaces": 2 * AMPERE,
         "inputs": INPUT,
     }
