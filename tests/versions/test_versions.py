@@ -393,11 +393,9 @@ def test_verdicts_on_releases_are_a_data_frame(results):
     worse = df[df["verdict"] == REGRESSION]
     assert set(zip(worse["case"], worse["quantity"])) == REGRESSIONS
     assert set(zip(df["base"], df["change"])) == {(OLD, NEW)}
-    parts = ["workload", "framework", "scenario", "strategy"]
-    assert ["/".join(row) for row in df[parts].itertuples(index=False)] == [
-        case.rsplit("/", 2)[0] for case in df["case"]
-    ]
-    assert (df["case"].str.rsplit("/", n=1).str[-1] == df["size"]).all()
+    for row in df.itertuples():
+        parts = [row.workload, row.framework, row.scenario, row.strategy, f"b{row.batch}", row.size]
+        assert "/".join(parts) == row.case
 
 
 def test_by_default_releases_are_of_the_first_machine_with_two(folder_of_two_machines, capsys):
