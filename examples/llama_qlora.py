@@ -57,5 +57,5 @@ if __name__ == "__main__":
         words = "with" if recompute else "without"
         answer = "fits" if step.needs <= device.memory_bytes else "does not fit"
         print(f"{words} checkpointing: needs {step.needs / GiB:.1f} GiB, {answer}")
-    print(f"The device has {device.gib:.2f} GiB. Not measured; how far predictions were off:")
+    print(f"The device has {device.gib:.2f} GiB. Not measured; the error of such predictions is")
     print(step.interval.describe())
