@@ -171,21 +171,8 @@ def try_(
     """Your own model under every strategy that applies, verified against its own float32 baseline:
     the file has model(), batch(n) and loss(output, target), in PyTorch, Flax or Jittor.
     """
-    if 0 < rounds < ROUNDS:
-        fail(
-            f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose "
-            f"{ROUNDS} or more, or 0: memory alone",
-            2,
-        )
-    if max_batch and budget is None and device is None:
-        fail(
-            "--max-batch is the largest batch within a budget: say which, such as --budget 16GiB",
-            2,
-        )
-    given = {"--figure": figure, "--html": html, "--save": save, "--compare": compare}
-    of_runs = [option for option, value in given.items() if value is not None]
-    if device is not None and of_runs:
-        fail(f"--device runs nothing, so that there is nothing for {', '.join(of_runs)}", 2)
+    files = {"--figure": figure, "--html": html, "--save": save, "--compare": compare}
+    check_options(rounds, max_batch, budget, device, files)
     # they read pandas, which `framebench -h` need not wait for
     from framebench.user_model import report, saved
 
@@ -228,26 +215,22 @@ def try_(
         ):
             trial.list_cases(model, named)  # refuses an unknown strategy before anything runs
             environment = trial.choose_environment(model, env, say)
-            limit_s = None if minutes is None else 60 * minutes
-            blocks_s = 60 * MINUTES if limit_s is None else limit_s
-            plan = TrialPlan(
-                named, options, blocks or BLOCKS, None if blocks else blocks_s, limit_s
-            )
+            plan = make_plan(named, options, blocks, minutes)
             outcome = measure_strategies(model, plan, where, environment, show_first, show_all)
             records = outcome.records
             peaks = None
             fits: list[Fit] = []
-            is_shown = False
             if outcome.is_complete:
-                if budget_bytes and max_batch and not report.find_contradiction(records):
+                usable = [record for record in records if record.usable]
+                is_reported = not report.find_contradiction(records)
+                if budget_bytes and max_batch and usable and is_reported:
                     if not as_json:  # the searches take minutes, and JSON is printed once
                         show_all(records, outcome.left_out)
-                        is_shown = True
-                    fits = search_batches(records, budget_bytes, environment, options, where)
+                    fits = search_batches(usable, budget_bytes, environment, options, where)
                 if save or compare:
                     peaks = saved.collect_peaks(records, explain_baseline(model, environment))
                 end_session(outcome.session, where, peaks, save)
-        if not is_shown:
+        if as_json or not fits:
             show_all(records, outcome.left_out, fits)
         if fits:
             report.show_batches(records, outcome.left_out, budget_bytes, fits, html, as_json)
@@ -258,13 +241,54 @@ def try_(
         if peaks:
             saved.check_not_empty(peaks)
             has_failed |= saved.report_missing(named or [], outcome.left_out)
-            if earlier and saved.report_growth(earlier, peaks, allowed):
-                has_failed = True
+            has_failed |= earlier is not None and saved.report_growth(earlier, peaks, allowed)
             if save:
                 say(f"wrote {save}")
     except Fault as error:
         fail(str(error), 2)
     end_command(succeeded=not has_failed)
+
+
+def check_options(
+    rounds: int,
+    max_batch: bool,
+    budget: str | None,
+    device: str | None,
+    files: Mapping[str, Path | None],
+) -> None:
+    """Check that options go together. Ends the command with exit code 2 if they do not.
+
+    `files` has the path of each option that a result of measuring is written to or compared with.
+    """
+    if 0 < rounds < ROUNDS:
+        fail(
+            f"--rounds {rounds}: times of fewer than {ROUNDS} rounds do not count; choose "
+            f"{ROUNDS} or more, or 0: memory alone",
+            2,
+        )
+    if max_batch and budget is None and device is None:
+        fail(
+            "--max-batch is the largest batch within a budget: say which, such as --budget 16GiB",
+            2,
+        )
+    unused = [option for option, path in files.items() if path is not None]
+    if device is not None and unused:
+        fail(f"--device runs nothing, so that there is nothing for {', '.join(unused)}", 2)
+
+
+def make_plan(
+    strategies: list[str] | None,
+    options: runner.Options,
+    blocks: int | None,
+    minutes: float | None,
+) -> TrialPlan:
+    """Return what to measure, and the seconds that it may take.
+
+    Without `blocks` further ones are measured until speeds are decided, for `minutes` at most.
+    """
+    limit_s = None if minutes is None else 60 * minutes
+    blocks_s = 60 * MINUTES if limit_s is None else limit_s
+    return TrialPlan(strategies, options, blocks or BLOCKS, None if blocks else blocks_s, limit_s)
 
 
 def explain_baseline(model: UserModel, environment: Environment) -> Explanation | None:
@@ -328,9 +352,9 @@ def search_batches(
     options: runner.Options,
     where: Path,
 ) -> list[Fit]:
-    """Search the largest batch within a budget for each strategy that passed verification."""
+    """Search the largest batch within a budget for the strategy of each record."""
     searches = []
-    cases = list(dict.fromkeys(record.parsed for record in records if record.usable))
+    cases = list(dict.fromkeys(record.parsed for record in records))
     say(
         f"the largest batch is searched for {len(cases)} of the strategies in turn, which takes a "
         "minute or more for each; --strategies names fewer"

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import pandas as pd
@@ -132,14 +133,19 @@ def print_json(
     fit_by_strategy = {Case.from_id(fit.case).strategy: fit for fit in fits}
     values = []
     for row in frames.make_rows(records):
-        needed = None if math.isnan(needs[row.case]) else int(needs[row.case])
-        value = vars(row) | {"needs_bytes": needed}
+        value = dict(vars(row))
+        value["needs_bytes"] = None
+        if not math.isnan(needs[row.case]):
+            value["needs_bytes"] = int(needs[row.case])
         if fits:
-            fit = fit_by_strategy.get(row.strategy)
-            value["largest_batch"] = fit.largest if fit else None
-            value["largest_batch_answer"] = fit.answer if fit else None
+            value["largest_batch"] = None
+            value["largest_batch_answer"] = None
+        if row.strategy in fit_by_strategy:
+            fit = fit_by_strategy[row.strategy]
+            value["largest_batch"] = fit.largest
+            value["largest_batch_answer"] = fit.answer
         values.append(value)
-    echo(json.dumps(values, indent=1, default=lambda moment: moment.isoformat()))
+    echo(json.dumps(values, indent=1, default=datetime.isoformat))
 
 
 def write_drawings(
