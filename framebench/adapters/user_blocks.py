@@ -73,7 +73,9 @@ def find_named_or_repeated(model: Any, user: UserFile, access: ModuleAccess) -> 
     block_ids = set(map(id, blocks))
     if not blocks or not block_ids <= set(map(id, modules)):
         raise user.fault(
-            "blocks", "blocks must be classes, or a function that lists modules of the model"
+            "blocks",
+            "blocks must be classes, or a function that lists modules of the model, each of which "
+            "is called in a forward pass",
         )
     return blocks
 

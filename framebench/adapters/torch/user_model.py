@@ -64,7 +64,17 @@ from framebench.suite.user_file import FORWARD_PASS, import_packages
 
 
 def _list_modules(module: nn.Module) -> list[Any]:
-    return [m for m in module.modules() if not isinstance(m, ParametrizationList)]
+    """Return a module and the modules in it, without those that no forward pass runs."""
+    return [m for m in module.modules() if runs_forward(m)]
+
+
+def runs_forward(module: nn.Module) -> bool:
+    """Return whether a module can be called, and not only holds others, as an `nn.ModuleList`."""
+    if isinstance(module, ParametrizationList):
+        return False  # it is called for a weight, and not in the place where the weight is used
+    own_forward = getattr(module.forward, "__func__", None)
+    own_call = type(module).__call__
+    return own_forward is not nn.Module.forward or own_call is not nn.Module.__call__
 
 
 def _count_weights(module: nn.Module) -> int:
@@ -74,7 +84,7 @@ def _count_weights(module: nn.Module) -> int:
 ACCESS = user_blocks.ModuleAccess(
     modules=_list_modules,
     size=_count_weights,
-    containers=(nn.Sequential, nn.ModuleList, nn.ModuleDict),
+    containers=(nn.Sequential,),
 )
 Storages = dict[int, int]  # bytes by storage
 NORMS = nn.modules.batchnorm._BatchNorm
