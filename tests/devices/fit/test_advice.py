@@ -15,7 +15,7 @@ import pytest
 
 from framebench.cli import shared
 from framebench.devices.catalog import Device, find
-from framebench.devices.fit import advice
+from framebench.devices.fit import report
 from framebench.devices.fit.fitting import MOST_PLANS, FitAssessment
 from framebench.devices.found_wrong import WrongResult
 from framebench.devices.plans import planning
@@ -243,7 +243,7 @@ def test_accumulation_over_batch_norm_is_not_counted_as_a_saving(fake_needs):
 def wrong_amp_bf16(monkeypatch) -> str:
     """Let amp_bf16 be found wrong on a GPU; return a selector of it and of two right strategies."""
     wrong = WrongResult("a-gpu", parse("unet3d/torch/train/amp_bf16/b2/full"))
-    monkeypatch.setattr(advice, "find_wrong_on_gpus", Mock(return_value=[wrong]))
+    monkeypatch.setattr(report, "find_wrong_on_gpus", Mock(return_value=[wrong]))
     return "unet3d/torch/train/{fp32,checkpoint,amp_bf16}/b2/full"
 
 
@@ -449,7 +449,7 @@ def test_a_gap_over_ranks_ends_at_a_batch_that_they_share():
     assessment = FitAssessment(
         case, prediction, find(GPU[1]), is_exact=False, smallest_not_fitting=40
     )
-    assert advice.describe_batch(assessment) == "16 to 32"
+    assert report.describe_batch(assessment) == "16 to 32"
 
 
 @pytest.mark.parametrize(
@@ -467,9 +467,9 @@ def test_the_note_on_cudnns_workspaces_is_shown_only_where_cudnn_computes(change
     notes = "workspaces of convolutions are what cuDNN answers", "handles of libraries"
     prediction = make_simulated("fp32", 1000).model_copy(update={"not_held": notes, **changes})
     assessment = FitAssessment(parse(prediction.case), prediction, find(GPU[1]))
-    table_of_advice = advice.make_table([assessment], batch=8, left_out={}, wrong={})
+    table_of_report = report.make_table([assessment], batch=8, left_out={}, wrong={})
     table_of_cases = tabulate_cases([prediction], find(GPU[1]))
-    for table in (table_of_advice, table_of_cases):
+    for table in (table_of_report, table_of_cases):
         shown = "\n".join(table.notes)
         assert ("workspaces of convolutions" in shown) == is_noted
         assert "handles of libraries" in shown
@@ -510,7 +510,7 @@ def test_strategies_that_could_not_be_predicted_are_counted(monkeypatch):
     for prediction in predictions:
         assessments.append(FitAssessment(parse(prediction.case), prediction, find(GPU[1])))
     assert assessments[1].fits is None
-    sentence = advice.write_sentence(assessments, batch=8, wrong=())
+    sentence = report.write_sentence(assessments, batch=8, wrong=())
     assert sentence.startswith("1 of 3 strategies fit ")
     assert "1 strategy could not be predicted." in sentence
 
@@ -531,7 +531,7 @@ def test_a_strategy_that_saves_nothing_says_why(activations, used, is_explained)
         parts = prediction.parts | {"allocated": allocated, "activations": activations}
         prediction = prediction.model_copy(update={"parts": parts})
         assessments.append(FitAssessment(parse(prediction.case), prediction, find(GPU[1])))
-    notes = advice.make_table(assessments, batch=8, left_out={}, wrong={}).notes
+    notes = report.make_table(assessments, batch=8, left_out={}, wrong={}).notes
     explained = [note for note in notes if note.startswith("amp_bf16: as much in use as fp32")]
     assert bool(explained) == is_explained
 
