@@ -236,7 +236,11 @@ def describe_facts(model: UserModel, facts: dict[str, Any]) -> str:
     """Return what was found in the file, in a line."""
     if facts["blocks"]:
         inside = facts["block"]
-        others = [name for name in facts.get("levels", ()) if name != facts["block"]]
+        others = []
+        for name in facts.get("levels", ()):
+            if name != facts["block"]:
+                # several classes are written as the file's `blocks` has them
+                others.append(f"({name})" if ", " in name else name)
         if others:  # recomputing other blocks saves less
             inside += f", which save most; the file's `blocks` may name {', '.join(others)}"
         blocks = f"{format_count(len(facts['blocks']), 'block')} ({inside})"

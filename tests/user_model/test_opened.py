@@ -148,9 +148,14 @@ def test_the_largest_batch_of_a_file_is_found(tmp_path):
         ({"blocks": []}, ", no blocks, "),
         ({"blocks": [], "linen": True}, ", blocks as the file runs them, "),
         ({"blocks": ["a", "b"], "block": "Layer"}, ", 2 blocks (Layer), "),
+        (
+            {"blocks": ["a", "b"], "block": "Layer", "levels": ["Image", "Layer", "Image, Text"]},
+            "`blocks` may name Image, (Image, Text)), ",
+        ),
     ],
+    ids=["no blocks", "in Linen", "blocks", "blocks of one class or of two"],
 )
-def test_only_a_model_that_was_searched_for_blocks_is_said_to_have_none(facts, text, tmp_path):
+def test_the_first_line_says_which_blocks_a_model_has_and_may_name(facts, text, tmp_path):
     model = trial.inspect_file(write_variant(tmp_path), 4)
     found = {"input": [4, 8], "parameters": 10, "optimizer": "SGD"}
     assert text in trial.describe_facts(model, found | facts)
