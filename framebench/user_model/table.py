@@ -221,8 +221,9 @@ def describe_unplanned(df: pd.DataFrame) -> list[str]:
     if not amounts:
         return []
     return [
-        "peak is XLA's plan, and does not have what XLA's kernels allocate while they run. By "
-        f"host.rss a steady step takes more, which is part of needs: {', '.join(amounts)}"
+        "peak is XLA's plan, and does not have what matmuls and convolutions copy of their "
+        "operands on a CPU (docs/reading.md). By host.rss a steady step takes more, which is "
+        f"part of needs: {', '.join(amounts)}"
     ]
 
 
