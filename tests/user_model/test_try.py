@@ -235,7 +235,7 @@ TRIED = [
         EXAMPLES / "hf_gpt2.py",
         "checkpoint,checkpoint_linear",
         None,
-        "4 blocks (GPT2Block)",
+        "4 blocks (GPT2Block, which save most",
         id="transformers",
         marks=RARE,
     ),
