@@ -6,10 +6,11 @@ pinned asv.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
+from asv import graph as asv_graph
 from asv import results as asv_results
 from asv import util
 from asv.commands import compare as asv_compare
@@ -39,6 +40,7 @@ def apply(
     util.human_value = asv_compare.human_value = print_mib(util.human_value)
     asv_compare.unroll_result = mark_direction(asv_compare.unroll_result)
     asv_compare._is_result_better = compare_either_way(asv_compare._is_result_better)
+    asv_graph._compute_summary_data_series = chain_means
 
 
 # asv prints a unit that it does not know with every digit and without its name, and "bytes" in
@@ -136,3 +138,33 @@ def compare_either_way(is_result_better: Callable[..., bool]) -> Callable[..., b
         return is_result_better(first, second, first_stats, second_stats, *factor, **options)
 
     return is_better
+
+
+# The graph of a whole benchmark is the mean of its cases, and asv takes those that a commit has. So
+# it rises or falls where a large or a small case is first measured, or no longer, and no case has
+# changed.
+def chain_means(*graphs: Sequence[float | None]) -> list[float | None]:
+    """Return the mean of several graphs over the same commits, of which each may lack values.
+
+    The last mean is the geometric mean of the values that there are. An earlier one is the mean
+    after it, divided by the geometric mean of the ratios of the graphs that have both. Where none
+    has both there is no mean: None.
+    """
+    means: list[float | None] = [None] * len(graphs[0])
+    last = None  # the position of the earliest mean so far
+    for position in reversed(range(len(means))):
+        present = [graph for graph in graphs if not util.is_na(graph[position])]
+        if last is None:
+            if present:
+                means[position] = util.geom_mean_na(graph[position] for graph in present)
+                last = position
+            continue
+        ratios = []
+        for graph in present:
+            before, after = graph[position], graph[last]
+            if before and after and not util.is_na(after):
+                ratios.append(after / before)
+        if ratios:
+            means[position] = means[last] / util.geom_mean_na(ratios)
+            last = position
+    return means

@@ -16,13 +16,15 @@ import shutil
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+from xml.etree import ElementTree
 
 import pandas as pd
 from asv import util
@@ -60,6 +62,7 @@ CONFIG = ROOT / "asv.releases.json"
 RELEASES = REQUIREMENTS / "releases.csv"  # with the day on which each was released
 # the columns that identify a number of the history
 KEY_COLUMNS = ["machine", "framework", "version", "benchmark", "strategy", "batch"]
+ATOM = "http://www.w3.org/2005/Atom"
 # git's own variables: the same author gives the same commits
 AUTHOR = {
     "GIT_AUTHOR_NAME": "framebench",
@@ -520,12 +523,38 @@ def publish(config_file: Path, regressions: Iterable[Regression]) -> None:
     command = [sys.executable, "-m", "asv", "publish", "--no-pull", "--config", str(config_file)]
     run_program(command)
     judged = {(regression.machine, regression.benchmark) for regression in regressions}
-    page = Path(load_config(config_file).html_dir) / "regressions.json"
-    content = json.loads(page.read_text())
+    folder = Path(load_config(config_file).html_dir)
+    cut_list(folder / "regressions.json", judged)
+    cut_feed(folder / "regressions.xml", judged)
+
+
+def cut_list(file: Path, judged: Collection[tuple[str, str]]) -> None:
+    """Keep the steps of asv's list that are of these machines and benchmarks."""
+    content = json.loads(file.read_text())
     shown = []
     for step in content["regressions"]:
         benchmark, graph_path, *_ = step
         machine = re.search(r"/machine-([^/]+)/", graph_path)
         if machine and (machine[1], benchmark) in judged:
             shown.append(step)
-    util.write_json(str(page), {**content, "regressions": shown}, compact=True)
+    util.write_json(str(file), {**content, "regressions": shown}, compact=True)
+
+
+def cut_feed(file: Path, judged: Collection[tuple[str, str]]) -> None:
+    """Keep the entries of asv's Atom feed that are of these machines and benchmarks.
+
+    An entry's title is a change and the benchmark. Its link names the machine where there are
+    several.
+    """
+    ElementTree.register_namespace("", ATOM)
+    tree = ElementTree.parse(file)
+    feed = tree.getroot()
+    for entry in feed.findall(f"{{{ATOM}}}entry"):
+        _, benchmark = entry.findtext(f"{{{ATOM}}}title", "").split(" ", 1)
+        link = entry.find(f"{{{ATOM}}}link")
+        address = link.get("href", "") if link is not None else ""
+        linked = parse_qs(urlsplit(urlsplit(address).fragment).query).get("machine")
+        machines = linked or {machine for machine, _ in judged}
+        if not any((machine, benchmark) in judged for machine in machines):
+            feed.remove(entry)
+    tree.write(file, encoding="utf-8", xml_declaration=True)

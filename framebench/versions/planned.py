@@ -323,11 +323,11 @@ def describe_rows(rows: Sequence[dict[str, Any]], base: str, change: str, device
     counts = Counter(row["verdict"] for row in rows)
     grown = list_workloads_with(rows, (REGRESSION, ACCEPTED))
     shrunk = list_workloads_with(rows, (IMPROVEMENT,))
-    known = f" ({counts[ACCEPTED]} of them known)" if counts[ACCEPTED] else ""
+    known = f", {counts[ACCEPTED]} of them known" if counts[ACCEPTED] else ""
     text = (
         f"{change} against {base}, planned for one {device}: the peak is larger in "
-        f"{counts[REGRESSION] + counts[ACCEPTED]} of {format_count(len(rows), 'case')}{known}"
-        f"{grown}, smaller in {counts[IMPROVEMENT]}{shrunk}"
+        f"{counts[REGRESSION] + counts[ACCEPTED]} of {format_count(len(rows), 'case')}{grown}"
+        f"{known}, smaller in {counts[IMPROVEMENT]}{shrunk}"
     )
     if counts[NO_PLAN]:
         text += f", not known in {counts[NO_PLAN]}"
@@ -335,12 +335,12 @@ def describe_rows(rows: Sequence[dict[str, Any]], base: str, change: str, device
 
 
 def list_workloads_with(rows: Sequence[dict[str, Any]], verdicts: Sequence[str]) -> str:
-    """Return ` of ` and the workloads of the rows with one of these verdicts, or ""."""
+    """Return the workloads of the rows with one of these verdicts in brackets, or ""."""
     workloads = []
     for row in rows:
         if row["verdict"] in verdicts:
             workloads.append(Case.from_id(row["case"]).workload)
-    return f" of {join_words(drop_duplicates(workloads))}" if workloads else ""
+    return f" ({join_words(drop_duplicates(workloads))})" if workloads else ""
 
 
 def suggest_bisection(rows: Sequence[dict[str, Any]], base: str, change: str, device: str) -> str:

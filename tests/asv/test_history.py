@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Sequence
 from datetime import date
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,17 @@ def publish_history(
     history.write(records, config, plans)
     regressions = history.find_regressions(records, plans, accepted=[])
     history.publish(config, regressions)
-    page = json.loads((config.parent / ".asv/releases/html/regressions.json").read_text())
-    return regressions, [regression[0] for regression in page["regressions"]]
+    folder = config.parent / ".asv/releases/html"
+    page = json.loads((folder / "regressions.json").read_text())
+    on_page = [regression[0] for regression in page["regressions"]]
+    assert sorted(list_feed(folder / "regressions.xml")) == sorted(on_page)
+    return regressions, on_page
+
+
+def list_feed(file: Path) -> list[str]:
+    """Return the benchmarks of a feed's entries, whose titles are a change and the benchmark."""
+    entries = re.findall(r"<title[^>]*>\S+% (.*?)</title>", file.read_text())
+    return [unescape(benchmark) for benchmark in entries]
 
 
 @pytest.mark.parametrize("rise", [1.02, 1.05, 1.3])

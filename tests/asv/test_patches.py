@@ -8,7 +8,8 @@ import inspect
 import math
 from typing import Any
 
-from asv import results, util
+import pytest
+from asv import graph, results, util
 from asv.commands import compare
 from asv.commands import run as asv_run
 
@@ -69,3 +70,30 @@ def test_a_comparison_has_no_rows_without_numbers():
         (f"{THROUGHPUT}('fp32', 4)", 200.0),
         (f"{THROUGHPUT}('checkpoint', 4)", None),
     ]
+
+
+def test_the_graph_of_a_benchmark_changes_only_where_a_case_does():
+    """A small case is measured at the end only, and a large one no longer."""
+    large = [100.0, 100.0, 110.0, None]
+    small = [None, math.nan, 20.0, 20.0]
+    plain = graph._compute_summary_data_series(large, small)
+    assert plain[2] < plain[1], "asv itself draws a fall where the small case is first measured"
+
+    means = patches.chain_means(large, small)
+
+    assert means[3] == pytest.approx(20.0)
+    assert means[2] == pytest.approx(means[3]), "the small case has not changed"
+    assert means[2] / means[1] == pytest.approx(1.1), "the large case rose by 10 %"
+    assert means[1] == pytest.approx(means[0])
+
+
+def test_the_graph_of_a_benchmark_ends_where_no_case_is_in_both_commits():
+    assert patches.chain_means([100.0, None], [None, 20.0]) == [None, pytest.approx(20.0)]
+
+
+def test_the_graph_of_a_benchmark_with_all_cases_is_the_one_that_asv_draws():
+    cases = [[100.0, 110.0, 120.0], [20.0, 20.0, 10.0]]
+    plain = graph._compute_summary_data_series(*cases)
+    assert patches.chain_means(*cases) == pytest.approx(plain)
+    # it is called by the name that is replaced
+    assert "_compute_summary_data_series(" in inspect.getsource(graph.make_summary_graph)

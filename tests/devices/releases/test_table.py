@@ -176,7 +176,7 @@ def test_a_broad_selector_is_answered_from_cached_plans(tmp_path, monkeypatch, s
     verdicts, message = compare_cached(tmp_path, selector)
 
     assert (verdicts, asked_for) == ({"checkpoint": "regression"}, [])
-    assert "the peak is larger in 1 of 1 case of transformer, smaller in 0" in compare_text(
+    assert "the peak is larger in 1 of 1 case (transformer), smaller in 0" in compare_text(
         tmp_path, selector
     )
     quoted = shlex.quote(selector)
