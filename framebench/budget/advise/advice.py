@@ -106,7 +106,7 @@ class Candidate:
     # the largest batch that was measured or ran under a limit; 0 for a model that is only described
     measured_up_to: int = 0
     # where the largest batch is in question and is far: the largest of those measured that fits
-    measured_fit: int = 0
+    measured_fit: Candidate | None = None
     # where no batch fits: a smaller one that may, whose peak cannot be predicted; 0 for none
     unknown_batch: int = 0
 
@@ -116,6 +116,11 @@ class Candidate:
         if self.judged_by != "prediction" or not self.measured_up_to:
             return False
         return self.case.batch > STUDIED_REACH * self.measured_up_to
+
+    @property
+    def shown(self) -> Candidate:
+        """Return the candidate that answers lead with: of a far batch, the measured one."""
+        return self.measured_fit or self
 
     @property
     def name(self) -> str:
@@ -414,17 +419,15 @@ class StrategyEvidence:
         unknown_batch = 0
         # nothing fits, but the peak of a batch with one sample in the model is not known
         if not candidate.fits and smallest > case.strategy_spec.micro_batches:
-            single_sample = replace(case, batch=case.strategy_spec.micro_batches)
-            least_bytes = compute_needs(compute_lower_bound(single_sample).total, kept_bytes=0)
-            if least_bytes <= self.budget:
-                unknown_batch = single_sample.batch
+            unknown_batch = self.find_unknown_batch(candidate)
         timed_rows = self.list_timed_up_to(candidate.case.batch)
         fastest = max(timed_rows, key=rank_speed, default=None)
-        measured_fit = 0
+        measured_fit = None
         if candidate.is_far:
-            for batch in self.list_measured_batches(case):
-                if self.judge(replace(case, batch=batch)).fits:
-                    measured_fit = max(measured_fit, batch)
+            for batch in sorted(self.list_measured_batches(case)):
+                measured = self.judge(replace(case, batch=batch))
+                if measured.fits:
+                    measured_fit = measured
         return replace(
             candidate,
             may_fit=candidate.may_fit or unknown_batch > 0,
@@ -432,6 +435,20 @@ class StrategyEvidence:
             measured_fit=measured_fit,
             unknown_batch=unknown_batch,
         )
+
+    def find_unknown_batch(self, candidate: Candidate) -> int:
+        """Return the batch with one sample in the model if it may fit, or 0 if it does not.
+
+        `candidate` has two samples in the model, and does not fit. One sample takes more than half
+        of what two take, as weights are in both: no convolution that was measured took less.
+        """
+        case = candidate.case
+        single_sample = replace(case, batch=case.strategy_spec.micro_batches)
+        half_of_two = (candidate.peak.low or candidate.peak.value) / 2
+        least_bytes = max(compute_lower_bound(single_sample).total, half_of_two)
+        if compute_needs(least_bytes, kept_bytes=0) > self.budget:
+            return 0
+        return single_sample.batch
 
     def find_smallest_batch(self, case: Case) -> int:
         """Return the smallest batch whose peak is known: one sample, or two, in a micro-batch."""
@@ -488,7 +505,7 @@ def is_ranked_by_ratio(candidates: Sequence[Candidate]) -> bool:
 def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Candidate]:
     """Return the candidates in this order: fastest, least memory or largest batch first.
 
-    Equal ones are in the order of their needs.
+    Equal ones are in the order of their needs, at the batch that answers lead with.
 
     Speeds are compared by the ratio to PyTorch's baseline if all were timed at one batch in blocks
     with it, since a machine drifts between blocks; otherwise by throughput. Without any speed the
@@ -508,7 +525,7 @@ def sort_candidates(candidates: Sequence[Candidate], by: SortOrder) -> list[Cand
             rank = math.inf  # last, without a calibrated speed
             if candidate.speed and candidate.throughput:
                 rank = candidate.speed.torch_ratio or 0.0
-        return rank, candidate.peak.needs, candidate.case
+        return rank, candidate.shown.peak.needs, candidate.case
 
     return sorted(candidates, key=sort_key)
 

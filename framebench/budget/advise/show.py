@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any
@@ -40,6 +41,7 @@ COLUMNS = {
     "framework": TableColumn("framework"),
     "strategy": TableColumn("strategy", priority=ESSENTIAL),
     "batch": TableColumn("batch"),
+    "extrapolated": TableColumn("may reach", priority=DETAIL),
     "peak": TableColumn("peak MiB", priority=ESSENTIAL),
     "needs_bytes": TableColumn("needs MiB", format_needs, priority=ESSENTIAL),
     "rate": TableColumn("throughput"),
@@ -58,6 +60,10 @@ NOT_CALIBRATED = "not calibrated"  # by instruments whose machine has passed no 
 MOST_CANDIDATES_SHOWN = 5  # unless all are asked for
 NOT_STUDIED = f"how well predictions hold beyond {STUDIED_REACH} times was not studied"
 WIDE = 1.05  # the upper end of a peak over the peak, from which on a table shows it
+EXTRAPOLATED = (
+    "may reach: extrapolated, the largest batch that fits if memory grows on as measured, far "
+    f"beyond measured batches; {NOT_STUDIED}"
+)
 BATCH_NORM = "batch norm sees one micro-batch, or one rank's part, for another gradient"
 CAPTION = (
     f"needs: {MARGIN:.2f} x (peak + kept), which the budget must have; of a predicted peak the "
@@ -78,7 +84,7 @@ def make_tables(advice: BudgetAdvice, show_all: bool = False) -> Iterator[Table]
 
     There are up to four tables: candidates that fit, those that fit but compute something else,
     those that may fit, and those that are too large, closest first. Unless `show_all` is set, only
-    the first rows of the first table that has any are yielded.
+    some rows of the first table that has any are yielded (`choose_shown`).
     """
     tables = (
         (advice.fitting, ORDER_TEXTS[find_order(advice)]),
@@ -95,8 +101,23 @@ def make_tables(advice: BudgetAdvice, show_all: bool = False) -> Iterator[Table]
         if show_all:
             yield make_candidate_table(advice, candidates, title)
         else:
-            yield make_candidate_table(advice, candidates[:MOST_CANDIDATES_SHOWN], title)
+            shown = choose_shown(candidates)
+            if shown != candidates[: len(shown)]:
+                title += ", with the first of each framework"
+            yield make_candidate_table(advice, shown, title)
             return
+
+
+def choose_shown(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the first few candidates, among them the first of each framework, in their order."""
+    first_places: dict[str, int] = {}  # by framework
+    for place, candidate in enumerate(candidates):
+        first_places.setdefault(candidate.case.framework, place)
+    chosen = set(first_places.values())
+    for place in range(len(candidates)):
+        if len(chosen) < MOST_CANDIDATES_SHOWN:
+            chosen.add(place)
+    return [candidates[place] for place in sorted(chosen)]
 
 
 def make_candidate_table(
@@ -114,11 +135,14 @@ def make_candidate_table(
     if any(candidate.peak.is_kept_borrowed for candidate in candidates):
         caption += UP_TO
     rows = [make_table_row(candidate, advice.machine) for candidate in candidates]
+    columns = COLUMNS
+    if find_order(advice) == "batch":  # then rows are sorted by what they may reach
+        columns = COLUMNS | {"extrapolated": TableColumn("may reach", priority=ESSENTIAL)}
     return Table(
         f"{cases}, within {format_mib(question.budget)} MiB: {title}",
         f"{caption} {describe_machines(candidates, advice.machine)} {conditions}",
-        pd.DataFrame(rows, columns=list(COLUMNS)),
-        COLUMNS,
+        pd.DataFrame(rows, columns=list(columns)),
+        columns,
         left=3,
         notes=tuple(list_candidate_notes(candidates)),
         machine=advice.machine,
@@ -143,21 +167,25 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
     """Return the fields of a candidate, and its peak and speed as the texts of the table.
 
     A number of another batch than the row's, or of another machine than the table's, says so in its
-    own cell, since a narrow table leaves out columns.
+    own cell, since a narrow table leaves out columns. A batch far beyond measured ones stands next
+    to the largest of those that fits, which the row is about.
     """
-    row = make_candidate_json(candidate)
+    row: dict[str, object] = {"extrapolated": None}
+    speed = candidate.speed
+    if candidate.measured_fit:
+        row["extrapolated"] = f"about {candidate.case.batch:,}"
+        candidate = candidate.measured_fit
+    row |= make_candidate_json(candidate)
     row["kept_bytes"] = candidate.peak.kept_bytes or None  # 0 means that it was never measured
     row["needs_bytes"] = format_guessed_needs(candidate.peak.needs, candidate.peak.least_needs)
     row["peak"] = format_peak(candidate)
     if candidate.evidence.machine != machine:
-        row["peak"] += f" on {candidate.evidence.machine}"
-    if candidate.measured_fit:
-        row["batch"] = f"about {candidate.case.batch}"
+        row["peak"] = f"{row['peak']} on {candidate.evidence.machine}"
     row["rate"] = "not timed"
     if candidate.timed_rows:
-        row["rate"] += f" at b{candidate.case.batch}"
-    if candidate.speed:
-        row |= make_speed_cells(candidate.speed, candidate.case.batch)
+        row["rate"] = f"not timed at b{candidate.case.batch}"
+    if speed:
+        row |= make_speed_cells(speed, candidate.case.batch)
     return row
 
 
@@ -216,6 +244,8 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
     They are about an unknown batch, a predicted peak, the smallest timed batch, a faster batch, and
     a result that differs from the baseline's.
     """
+    if any(candidate.measured_fit for candidate in candidates):
+        yield EXTRAPOLATED
     for candidate in candidates:
         case = candidate.case
         if candidate.unknown_batch:
@@ -223,7 +253,7 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
                 f"{candidate.name}: of batch {candidate.unknown_batch} nothing is known, as it has "
                 "one sample in the model at a time: convolutions may take another path then"
             )
-        if candidate.peak.kind == "predicted":
+        if candidate.peak.kind == "predicted" and not candidate.measured_fit:
             remark = f"; {NOT_STUDIED}" if candidate.is_far else ""
             yield f"{candidate.name} b{case.batch}: predicted, {candidate.peak.method}{remark}"
         smallest = candidate.smallest_timed
@@ -261,7 +291,8 @@ def describe_batch(candidate: Candidate) -> str:
     condition = f"if memory grows on as measured up to batch {candidate.measured_up_to}"
     if not candidate.measured_fit:
         return f"batch {batch}, {condition}"
-    return f"batch {candidate.measured_fit} at least (measured), and about {batch} {condition}"
+    measured_batch = candidate.measured_fit.case.batch
+    return f"batch {measured_batch} at least (measured), and about {batch} {condition}"
 
 
 def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
@@ -290,9 +321,35 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         sentences.append(f"{format_count(len(advice.fitting) - 1, 'other fits', 'others fit')}.")
     if advice.unsearched:
         unsearched = format_count(len(advice.unsearched), "other", "others")
-        sentences.append(f"{unsearched} may fit: no search has tried them.")
+        by_framework = count_by_framework(advice.unsearched)
+        sentences.append(f"{unsearched} may fit: no search has tried them ({by_framework}).")
         sentences.append(suggest_faster(advice, options))
+    sentences += explain_missing_frameworks(advice)
     return " ".join(filter(None, sentences))
+
+
+def count_by_framework(candidates: Sequence[Candidate]) -> str:
+    """Return how many candidates each framework has, such as `8 torch, 1 jax`."""
+    counts = Counter(candidate.case.framework for candidate in candidates)
+    return ", ".join(f"{count} {framework}" for framework, count in counts.most_common())
+
+
+def explain_missing_frameworks(advice: BudgetAdvice) -> Iterator[str]:
+    """Yield a sentence for each framework of the question with nothing that fits or may fit."""
+    present = {candidate.case.framework for candidate in advice.fitting + advice.unsearched}
+    for framework in advice.question.frameworks:
+        if framework in present:
+            continue
+        too_large = [c for c in advice.too_large if c.case.framework == framework]
+        reasons = [w for case, w in advice.left_out.items() if case.split("/")[1] == framework]
+        if too_large:
+            yield f"Nothing of {framework} fits; closest: {describe_briefly(too_large[0])}."
+        elif any(c.case.framework == framework for c in advice.different_result):
+            yield f"Of {framework} only what computes something else fits (--all shows it)."
+        elif reasons:
+            yield f"Of {framework} no record supports advice: {reasons[0]}."
+        else:
+            yield f"There are no such records of {framework}."
 
 
 def describe_unsearched(advice: BudgetAdvice, options: str) -> str:
@@ -348,7 +405,7 @@ def describe_rank(advice: BudgetAdvice) -> str:
     order = find_order(advice)
     if order == "speed" and best.speed:
         rank = f"is {describe_fastest(advice.fitting)}: {format_rate(best.speed)}"
-        if best.speed.case != best.case.id:
+        if best.speed.case != best.shown.case.id:
             rank += f", measured at b{best.speed.batch} {best.speed.size}"
         faster = best.find_faster_batch()
         if faster:
@@ -366,7 +423,8 @@ def describe_rank(advice: BudgetAdvice) -> str:
         if ties:
             rank += f", with as large a batch by {', '.join(ties)}"
     if order == "memory":
-        ties = [c.name for c in others if are_equal_amounts(c.peak.needs, best.peak.needs)]
+        least = best.shown.peak.needs
+        ties = [c.name for c in others if are_equal_amounts(c.shown.peak.needs, least)]
         if ties:
             rank += f", with as little by {', '.join(ties)}"
     return rank
@@ -375,8 +433,11 @@ def describe_rank(advice: BudgetAdvice) -> str:
 def describe_fit(candidate: Candidate, machine: str) -> str:
     """Return at which batch a candidate fits, and whether that was tried, measured or predicted.
 
+    Of a batch far beyond measured ones, the largest measured one that fits is named in its place.
     The machine is named unless it is `machine`, whose answer this is.
     """
+    if candidate.measured_fit:
+        return describe_fit(candidate.measured_fit, machine)
     batch = candidate.case.batch
     needs_mib = format_guessed_needs(candidate.peak.needs, candidate.peak.least_needs)
     needs = f"needs {needs_mib} MiB"
@@ -384,12 +445,9 @@ def describe_fit(candidate: Candidate, machine: str) -> str:
     if candidate.evidence.machine != machine:
         on_machine = f", on {candidate.evidence.machine}"
     if candidate.is_far:
-        measured = ""
-        if candidate.measured_fit:
-            measured = f"Batch {candidate.measured_fit} fits, as measured{on_machine}. "
         return (
-            f"{measured}Batch {batch} is predicted to fit ({needs}), but the largest batch that "
-            f"was measured is {candidate.measured_up_to}, and {NOT_STUDIED}."
+            f"Batch {batch} is predicted to fit ({needs}), but the largest batch that was "
+            f"measured is {candidate.measured_up_to}, and {NOT_STUDIED}."
         )
     if candidate.judged_by == "search":
         return f"It fits at batch {batch} ({needs}), as tried under an enforced limit{on_machine}."
@@ -402,6 +460,8 @@ def describe_fit(candidate: Candidate, machine: str) -> str:
 def suggest_search(candidate: Candidate, question: Question, options: str) -> str:
     """Return a sentence with the command that tries a candidate, or "" where that adds nothing."""
     command = make_search_command(candidate.case, options)
+    if candidate.measured_fit:
+        return f"Extrapolated, so does about batch {candidate.case.batch:,}: `{command}` tries it."
     if candidate.judged_by == "record" and not question.batch:
         return f"`{command}` may find a larger batch."
     # a model that is only described cannot be run
@@ -546,8 +606,9 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
     what other strategies keep, and a budget between the two may be enough. `judged_by` is what
     decides whether the candidate fits: a search, a record or a prediction. `measured_up_to` is the
     largest batch that was measured or tried, and `far_beyond_measured` says that predictions so far
-    beyond it were not studied.
+    beyond it were not studied; `measured_fit` is then the largest measured batch that fits.
     """
+    measured_fit = candidate.measured_fit
     case, peak, evidence = candidate.case, candidate.peak, candidate.evidence
     fields: dict[str, Any] = {
         "case": case.id,
@@ -569,6 +630,7 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
         "judged_by": candidate.judged_by,
         "measured_up_to": candidate.measured_up_to or None,
         "far_beyond_measured": candidate.is_far,
+        "measured_fit": measured_fit.case.batch if measured_fit else None,
         "same_mathematics": case.same_mathematics,
         "throughput": None,
     }

@@ -204,7 +204,7 @@ def test_strategies_are_ranked_by_times_of_shared_blocks():
 def test_a_speed_of_another_batch_names_that_batch_in_its_cell(batch, is_of_another_batch):
     """Without a batch, the largest that fits is predicted, and only measured batches are timed."""
     records = measure_batches(2, 4, 8)
-    advice = ask_advice(records, budget=100 * MIB, batch=batch)
+    advice = ask_advice(records, budget=18 * MIB, batch=batch)
     (candidate,) = advice.fitting
     assert (candidate.case.batch != candidate.speed.batch) == is_of_another_batch
     (table,) = show.make_tables(advice)
@@ -276,6 +276,30 @@ def test_one_sample_may_fit_if_no_measured_batch_of_convolutions_does():
     assert candidate.case.batch == 2
     assert candidate.unknown_batch == 1
     assert "torch fp32 may at batch 1" in show.describe_answer(advice)
+
+
+def test_one_sample_does_not_fit_if_two_take_more_than_twice_the_budget():
+    """Weights are in both, so that one sample takes more than half of what two take."""
+    records = [
+        record.model_copy(update={"peaks": {name: 5 * size for name, size in record.peaks.items()}})
+        for record in make_unet_records(2, 4)
+    ]
+    advice = ask_about_unet(records, batch=None)
+    assert advice.unsearched == []
+    (candidate,) = advice.too_large
+    assert candidate.unknown_batch == 0
+
+
+def test_those_that_may_fit_are_counted_by_framework():
+    records = make_unet_records(2, 4)
+    fits = records[0].model_copy(update={"case": "unet3d/jax/train/fp32/b2/tiny"})
+    others = []
+    for record in records:
+        case = f"unet3d/torch/train/checkpoint/b{record.parsed.batch}/tiny"
+        others.append(record.model_copy(update={"case": case}))
+    small = fits.model_copy(update={"peaks": dict.fromkeys(fits.peaks, MIB)})
+    advice = ask_about_unet([*records, *others, small], batch=None)
+    assert "2 others may fit: no search has tried them (2 torch)" in show.describe_answer(advice)
 
 
 def test_a_measured_batch_of_one_sample_is_known():
@@ -606,19 +630,62 @@ def test_a_largest_batch_far_beyond_the_measured_ones_is_approximate_and_has_a_c
     assert candidate.case.batch == 94
     assert candidate.is_far
     answer = show.describe_answer(advice)
-    assert "Batch 8 fits, as measured. Batch 94 is predicted to fit (needs" in answer
-    assert f"the largest batch that was measured is 8, and {show.NOT_STUDIED}." in answer
+    assert "It fits at batch 8 (needs 9.5 MiB), by its measured peak. Extrapolated, " in answer
     (table,) = show.make_tables(advice)
-    assert table.texts["batch"] == ["about 94"]
-    assert table.texts["peak"][0].startswith("about ")
+    assert table.texts["batch"] == ["8"]
+    assert table.texts["peak"] == ["9.0"]
+    assert table.texts["needs_bytes"] == ["9.5"]
+    assert table.texts["extrapolated"] == ["about 94"]
     assert any(show.NOT_STUDIED in note for note in table.notes)
+
+
+def test_of_far_batches_the_least_memory_is_that_of_the_measured_ones():
+    """Extrapolated as far as the budget goes, all need about as much as there is."""
+    records = [
+        make_record("torch", "fp32", batch=4, peak=3 * MIB),
+        make_record("torch", "checkpoint", batch=4, peak=2 * MIB),
+    ]
+    for budget in (50 * MIB, 51 * MIB, 52 * MIB, 53 * MIB):
+        advice = ask_advice(records, budget=budget, batch=None, by="memory")
+        assert all(candidate.is_far for candidate in advice.fitting)
+        assert list_fitting_strategies(advice) == ["checkpoint", "fp32"]
+
+
+def test_the_first_rows_have_the_best_of_each_framework():
+    records = [make_record("jittor", "fp32", peak=MIB // 2, step=99.0)]
+    for step, name in enumerate(STRATEGIES[:5], start=1):
+        for framework in ("torch", "jax"):
+            records.append(make_record(framework, name, peak=MIB // 2, step=float(step)))
+    (table,) = show.make_tables(ask_advice(records))
+    frameworks = table.texts["framework"]
+    assert len(frameworks) == show.MOST_CANDIDATES_SHOWN
+    assert frameworks[-1] == "jittor"
+    assert table.texts["strategy"][0] == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"peak": 5 * MIB}, "Nothing of jax fits; closest: jax fp32 at batch 4 (needs 5.3 MiB)."),
+        (OOM, "Of jax no record supports advice: oom: memory ran out."),
+        (None, "There are no such records of jax."),
+        ({"peak": MIB // 2}, ""),
+    ],
+)
+def test_a_framework_that_is_not_offered_is_named_with_the_reason(changes, words):
+    records = [make_record("torch", "fp32", peak=MIB // 2)]
+    if changes is not None:
+        records.append(make_record("jax", "fp32", **changes))
+    answer = show.describe_answer(ask_advice(records, frameworks=("torch", "jax")))
+    assert words in answer
+    assert ("of jax" in answer.lower()) == bool(words)
 
 
 def test_a_far_peak_has_its_upper_end_where_the_needs_rest_on_a_far_higher_one():
     """Memory that hardly grows from one batch to another may still be proportional to it."""
     flat = [make_record("torch", "fp32", batch=b, peak=MIB + b, step=1.0) for b in (4, 8)]
-    (table,) = show.make_tables(ask_advice(flat, budget=100 * MIB, batch=None))
-    assert table.texts["peak"] == ["about 15.8 to 95.2"]
+    (table,) = show.make_tables(ask_advice(flat, budget=100 * MIB, batch=380))
+    assert table.texts["peak"] == ["about 14.4 to 86.5"]
 
 
 def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition():
