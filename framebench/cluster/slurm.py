@@ -9,13 +9,16 @@ submitted again.
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shlex
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -42,13 +45,22 @@ Say = Callable[[str], None]
 MOST_JOBS = 1000  # that Slurm takes at once, unless it is set up for more
 ATTEMPTS = 3  # of a unit whose job ended before it was done
 POLL_S = 5.0  # between two looks at the queue
+FIRST_WAIT_S = 60.0  # for a controller that has not answered yet
+REMIND_S = 600.0  # between two lines about a controller that does not answer
+# what a command of Slurm says that finds no slurm.conf: waiting does not help then
+NO_CONFIGURATION = "configuration source"
 TIMEOUT_S = 60  # of one of Slurm's commands
+RUNNING = "None"  # the reason to wait of a job that does not
 USABLE = ("idle", "mix", "alloc", "comp")  # states of a node, as sinfo shortens them
 MOST_BYTES = 2**26  # of the file of jobs: a unit has some 60
 FOLDER = ".slurm"  # of the results folder: what submitit writes, and the jobs' output
 # errors that submitit raises if sbatch takes no job
 REFUSED = (FailedJobError, FailedSubmissionError, OSError)
 LOG = "units.log"  # of each machine: when which unit began and ended there
+
+
+class NoAnswer(Exception):
+    """One of Slurm's commands failed; the text is the last line that it wrote."""
 
 
 @dataclass
@@ -121,7 +133,8 @@ def measure(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[str]) 
         if attempt:
             count = format_count(len(unfinished), "unit")
             jobs.say(f"{count} ended before being done; submitted again")
-        queued = wait_for_queue(jobs)
+        # before anything is submitted a controller that is not there is the user's mistake
+        queued = wait_for_queue(jobs, math.inf if attempt else FIRST_WAIT_S)
         ids_by_mark = jobs.read_ids()
         # a command that is repeated finds jobs in the queue that an earlier one has submitted
         new = [unit for unit in unfinished if ids_by_mark.get(unit.mark(code)) not in queued]
@@ -166,7 +179,9 @@ def submit_setups(units: Sequence[RunRequest], jobs: Jobs, frameworks: Sequence[
     Return the jobs' ids. `units`, which wait for these jobs, are only counted in a message.
     """
     partition = ["-p", jobs.settings["partition"]] if "partition" in jobs.settings else []
-    listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition) or ""
+    listing = ""
+    with suppress(NoAnswer):
+        listing = run_slurm("sinfo", "-h", "-N", "-o", "%N|%c|%m|%f|%G|%t", *partition)
     nodes = select_nodes(listing)
     node_names = ", ".join(nodes) or "each node that needs them"
     jobs.say(f"{format_count(len(units), 'unit')}; environments are prepared on {node_names}")
@@ -196,65 +211,88 @@ def select_nodes(listing: str) -> list[str]:
 
 
 def wait(ids: Sequence[str], units: Sequence[RunRequest], jobs: Jobs, code: str | None) -> None:
-    """Wait until none of these jobs is queued or running, and say how many units are done."""
+    """Wait until none of these jobs is queued or running, and say how many units are done.
+
+    Jobs that do not run yet are counted by the reason that Slurm gives.
+    """
     last_message = ""
-    while wait_for_queue(jobs).intersection(ids):
+    while True:
+        queue = wait_for_queue(jobs)
+        reasons = [queue[job] for job in ids if job in queue]
+        if not reasons:
+            return
         done = len(units) - len(select_unfinished(units, jobs.results, code))
         message = f"{done} of {len(units)} units done"
+        for reason, count in sorted(Counter(reasons).items()):
+            if reason != RUNNING:
+                message += f"; {format_count(count, 'job')} waiting: {reason}"
         if message != last_message:
             jobs.say(message)
             last_message = message
         time.sleep(jobs.poll_s)
 
 
-def wait_for_queue(jobs: Jobs) -> set[str]:
-    """Return the ids of the queued jobs, and wait for a controller that does not answer.
+def wait_for_queue(jobs: Jobs, most_s: float = math.inf) -> dict[str, str]:
+    """Return why each queued job waits, and wait for a controller that does not answer.
 
-    Without the wait, queued jobs would be taken for ended, and be submitted twice.
+    Without the wait, queued jobs would be taken for ended, and be submitted twice. Raises
+    SetupError if the controller is silent for `most_s` seconds, or if none is configured.
     """
-    ids = read_queue()
-    if ids is None:
-        jobs.say(
-            "Slurm's controller does not answer; waiting until it does. Ctrl-C ends this command "
-            "alone: jobs go on, and the same command waits for them again"
-        )
-    while ids is None:
+    began = time.monotonic()
+    reminded = -math.inf
+    while True:
+        try:
+            return read_queue()
+        except NoAnswer as error:
+            reason = f"Slurm's controller does not answer ({error})"
+        now = time.monotonic()
+        if now - began >= most_s or NO_CONFIGURATION in reason:
+            raise SetupError(
+                f"{reason}. --on slurm is for a login node of a cluster, where `scontrol ping` "
+                "finds the controller; framebench plan --shell serves machines without Slurm"
+            )
+        if now - reminded >= REMIND_S:
+            reminded = now
+            limit = "until it does" if most_s == math.inf else f"for {most_s:.0f} s"
+            jobs.say(
+                f"{reason}; waiting {limit}. Ctrl-C ends this command alone: jobs go on, and the "
+                "same command waits for them again"
+            )
         time.sleep(jobs.poll_s)
-        ids = read_queue()
-    return ids
 
 
-def read_queue() -> set[str] | None:
-    """Return the ids of this user's jobs that have not ended, or None if the controller is silent.
+def read_queue() -> dict[str, str]:
+    """Return why each of this user's jobs that have not ended waits, or RUNNING.
 
     Slurm holds a job whose node failed as it was started. It is released, since nobody else would
-    do that, and starts on another node.
+    do that, and starts on another node. Raises NoAnswer and SetupError.
     """
-    listing = run_slurm("squeue", "--me", "-h", "-r", "-o", "%i|%r")
-    if listing is None:
-        return None
-    ids = set()
-    for line in listing.splitlines():
+    reasons = {}
+    for line in run_slurm("squeue", "--me", "-h", "-r", "-o", "%i|%r").splitlines():
         job, reason = line.split("|", 1)
-        ids.add(job)
+        reasons[job] = reason
         if "requeued held" in reason:
-            run_slurm("scontrol", "release", job)
-    return ids
+            with suppress(NoAnswer):
+                run_slurm("scontrol", "release", job)
+    return reasons
 
 
-def run_slurm(*command: str) -> str | None:
-    """Return the output of one of Slurm's commands, or None if it fails.
+def run_slurm(*command: str) -> str:
+    """Return the output of one of Slurm's commands.
 
-    Raises SetupError if there is no such command.
+    Raises NoAnswer if it fails, and SetupError if there is no such command.
     """
     try:
         process = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        return None
+        raise NoAnswer(f"{command[0]}: no answer in {TIMEOUT_S} s") from None
     except OSError as error:
         reason = f"--on slurm needs Slurm's {command[0]}: {error.strerror}"
         raise SetupError(f"{reason}; framebench plan --shell serves others") from None
-    return None if process.returncode else process.stdout
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or [f"exit code {process.returncode}"]
+        raise NoAnswer(f"{command[0]}: {lines[-1].removeprefix(f'{command[0]}: ')}")
+    return process.stdout
 
 
 @dataclass

@@ -145,7 +145,7 @@ class FitAssessment:
         is_by_lower_bound = self.bytes is None and not self.fits
         if is_by_lower_bound or interval.is_judged:
             return ""
-        return f", by a prediction whose error is {interval.describe_doubt()}"
+        return ", error not judged"  # in a cell of a table; its caption has the rows
 
 
 @dataclass

@@ -27,9 +27,11 @@ from framebench.devices.plans.planned import Planned, compute_saving
 from framebench.devices.tables.errors import describe_errors
 from framebench.devices.tables.table import (
     SAVING,
+    SAVING_CAPTION,
     SAVING_FORM,
     SOURCE_WORDS,
     describe_context,
+    get_baseline,
     group_by_reason,
 )
 from framebench.models.spec import USER_MODEL
@@ -96,7 +98,7 @@ def show_assessments(
         first = assessments[0]
         strategies = format_count(len(assessments), "strategy", "strategies")
         say(
-            f"Whether {describe_model(first.case)} fits on one {first.device.title} is not known: "
+            f"Whether {describe_model(first.case)} fits on {describe_place(first)} is not known: "
             f"no prediction was made, of {strategies}."
         )
         for reason in list_reasons(assessments, left_out):
@@ -126,6 +128,8 @@ def write_sentence(
     """Return in words how many strategies fit, and the best of each framework.
 
     Frameworks are not compared, since XLA's plan and a simulation of PyTorch count differently.
+    Where the best of two frameworks have different precisions, the best in that of the baseline is
+    named too.
 
     Args:
         assessments: At least one, the best first.
@@ -138,9 +142,14 @@ def write_sentence(
     best: dict[str, FitAssessment] = {}  # by framework
     for assessment in candidates:
         best.setdefault(assessment.case.framework, assessment)
+    is_mixed = len({get_precision(assessment) for assessment in best.values()}) > 1
+    verb = "fits the largest batch" if by_batch else "needs least"
     sentences = [describe_counts(assessments, wrong)]
-    for assessment in best.values():
-        sentences.append(describe_best(assessment, candidates, by_batch))
+    for framework in best:
+        offers = [one for one in candidates if one.case.framework == framework]
+        groups = group_by_precision(offers) if is_mixed else {"": offers}
+        texts = [prefix + describe_best(group, by_batch) for prefix, group in groups.items()]
+        sentences.append(f"{TITLES[framework]} {verb} {', and '.join(texts)}.")
     if any(assessment.is_tight for assessment in best.values()):
         sentences.append(f"Little memory is left, and these are not predicted: {NOT_PREDICTED}.")
     return " ".join(sentences)
@@ -164,7 +173,7 @@ def describe_counts(assessments: Sequence[FitAssessment], wrong: Collection[Case
     within = f"within {format_gib(first.memory)} of " if first.budget else "on "
     text = (
         f"{fitting} of {len(assessments)} strategies fit {describe_model(first.case)} "
-        f"{within}one {first.device.title} at the upper end of the error."
+        f"{within}{describe_place(first)} at the upper end of the error."
     )
     if fitting_and_wrong:
         verb = "was" if fitting_and_wrong == 1 else "were"
@@ -197,22 +206,39 @@ def select_best_candidates(
     return alternatives or predicted
 
 
-def describe_best(best: FitAssessment, candidates: Iterable[FitAssessment], by_batch: bool) -> str:
-    """Return a sentence with the best of a framework, and the candidates that are as good.
+def group_by_precision(offers: Sequence[FitAssessment]) -> dict[str, list[FitAssessment]]:
+    """Return a framework's offers in the precision of the best, and in that of its baseline.
+
+    `offers` begin with the best. Each key is the beginning of a sentence's part, such as `in bf16 `.
+    There is one group if both precisions are the same, or if no offer has the baseline's.
+    """
+    best = offers[0]
+    groups = {}
+    for precision in (get_precision(best), get_baseline(best.case).strategy_spec.precision):
+        group = [offer for offer in offers if get_precision(offer) == precision]
+        if group:
+            groups[f"in {precision} "] = group
+    return groups
+
+
+def get_precision(assessment: FitAssessment) -> str:
+    """Return the precision that the case's strategy computes in, such as `bf16`."""
+    return assessment.case.strategy_spec.precision
+
+
+def describe_best(offers: Sequence[FitAssessment], by_batch: bool) -> str:
+    """Return the first offer and those that are as good in words, with its batch or its needs.
 
     `by_batch` tells whether the best has the largest batch, or needs least memory.
     """
+    best = offers[0]
     strategies = []
-    for other in candidates:
-        if other.case.framework == best.case.framework and is_as_good(other, best, by_batch):
+    for other in offers:
+        if is_as_good(other, best, by_batch):
             strategies.append(other.case.strategy_label + describe_mathematics(other.case))
-    title = TITLES[best.case.framework]
-    names = join_words(strategies)
-    if len(strategies) > 1:
-        names += ", equally"
-    if by_batch:
-        return f"{title} fits the largest batch with {names}: {describe_batch(best)}."
-    return f"{title} needs least with {names}: {format_needs(best.needs)} MiB."
+    equally = ", equally" if len(strategies) > 1 else ""
+    value = describe_batch(best) if by_batch else f"{format_needs(best.needs)} MiB"
+    return f"with {join_words(strategies)}{equally}: {value}"
 
 
 def ended_with_failure(assessment: FitAssessment) -> bool:
@@ -238,8 +264,14 @@ def describe_model(case: Case) -> str:
         types = case.workload_spec.weight_types
         in_types = f" with weights in {types}" if types else ""
         return f"{case.size} {case.scenario}{in_types}"
-    over = f", over {case.ranks} devices" if case.ranks > 1 else ""
-    return f"{case.workload} {case.scenario}, size {case.size}{over}"
+    return f"{case.workload} {case.scenario}, size {case.size}"
+
+
+def describe_place(assessment: FitAssessment) -> str:
+    """Return which device the memory is that of: one, or each of those that share a case."""
+    ranks = assessment.case.ranks
+    title = assessment.device.title
+    return f"each of {ranks} x {title}" if ranks > 1 else f"one {title}"
 
 
 def describe_batch(assessment: FitAssessment) -> str:
@@ -291,6 +323,8 @@ def make_table(
         f"error by which predictions were too low ({allowed}){describe_context(first.device)}. Not "
         f"predicted: {NOT_PREDICTED}. How it is predicted: docs/devices.md."
     )
+    if batch and any(row[2] != MISSING for row in rows):
+        caption += SAVING_CAPTION
     if first.case.ranks > 1:
         caption += f" A batch is that of all {first.case.ranks} devices, and memory that of one."
     if first.case.workload != USER_MODEL:
@@ -299,7 +333,7 @@ def make_table(
     notes += describe_wrong_strategies(assessments, wrong)
     notes += list_reasons(assessments, left_out)
     return Table.of_text(
-        f"{describe_model(first.case)}, {batch_title}, on one {first.device.title}",
+        f"{describe_model(first.case)}, {batch_title}, on {describe_place(first)}",
         caption,
         HEAD if batch else HEAD_BY_BATCH,
         rows,

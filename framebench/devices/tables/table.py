@@ -29,6 +29,10 @@ from framebench.suite.case import Case
 
 FINE = ",.2f"
 SAVING, SAVING_FORM = "in use x base", ".2f"  # a column's title, and the format of its ratios
+SAVING_CAPTION = (
+    f" {SAVING}: relative to the baseline of the same framework and batch, by tensors in PyTorch "
+    "and by the whole plan in JAX, which does not tell tensors apart."
+)
 # entries of a prediction's `parts` that are no parts of the peak
 NO_SUMMANDS = {
     "allocated": "the sum of the parts: what tensors use at the peak",
@@ -181,10 +185,7 @@ def tabulate_cases(
     if any(Case.from_id(planned.case).ranks > 1 for planned in predictions):
         caption += " Of a case over ranks: one of its devices."
     if any(row[1] != MISSING for row in rows):
-        caption += (
-            f" {SAVING}: relative to the baseline of the same framework and batch, by tensors in "
-            "PyTorch and by the whole plan in JAX."
-        )
+        caption += SAVING_CAPTION
     return Table.of_text(
         f"What cases need on one {device.title}",
         caption,

@@ -550,6 +550,31 @@ def test_strategies_that_are_as_good_are_all_named(cases, answer, fake_needs, tm
 
 
 @pytest.mark.parametrize(
+    ("jax_strategies", "words"),
+    [
+        (("amp_bf16", "checkpoint"), ["JAX needs least in bf16 with amp_bf16: 1,", "in fp32 with"]),
+        (("checkpoint",), ["JAX needs least with checkpoint: "]),
+    ],
+)
+def test_frameworks_are_named_in_one_precision_too(jax_strategies, words, monkeypatch):
+    """PyTorch's best is in float32."""
+    allow_error(monkeypatch, 0.0)
+    predictions = [make_simulated("checkpoint", 900)]
+    for mib, strategy in zip((500, 700), jax_strategies, strict=False):
+        case = f"transformer/jax/train/{strategy}/b8/full"
+        predictions.append(make_planned(case=case, peak_bytes=mib * 2**20))
+    assessments = []
+    for prediction in predictions:
+        assessments.append(FitAssessment(parse(prediction.case), prediction, find(GPU[1])))
+    sentence = report.write_sentence(assessments, batch=8, wrong=())
+    for word in words:
+        assert word in sentence
+    is_mixed = len(jax_strategies) > 1
+    assert ("PyTorch needs least in fp32 with checkpoint: " in sentence) == is_mixed
+    assert ("in fp32" in sentence) == is_mixed
+
+
+@pytest.mark.parametrize(
     ("budget", "place"),
     [([], " on one NVIDIA"), (["--budget", "24GiB"], " within 24.00 GiB of one NVIDIA")],
 )
