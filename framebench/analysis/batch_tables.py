@@ -9,7 +9,7 @@ import pandas as pd
 
 from framebench.analysis.frames import read_ratios
 from framebench.analysis.needs import format_needs
-from framebench.analysis.rendering import ESSENTIAL, Table, TableColumn, read_columns
+from framebench.analysis.rendering import ESSENTIAL, IN_SHORT, Table, TableColumn, read_columns
 from framebench.analysis.statistics import Ratio
 from framebench.analysis.tables import (
     describe_base,
@@ -56,7 +56,7 @@ def make_batch_tables(df: pd.DataFrame) -> Iterator[Table]:
                 "needs: the peak, what the process keeps next to it, and 5 %. Throughput in "
                 f"{join_values(short['unit'])}/s. {describe_briefly(short)}"
             )
-            yield spread_batches(short, SHORT_QUANTITIES, ", in short", caption)
+            yield spread_batches(short, SHORT_QUANTITIES, IN_SHORT, caption)
 
 
 def select_strategies_at_several_batches(group: pd.DataFrame) -> pd.DataFrame:

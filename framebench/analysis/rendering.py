@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # pandas takes longer to import than most tables of text to p
     import pandas as pd
 
 MIB = 2**20
+IN_SHORT = ", in short"  # the ending of a table's title if it has only some rows of another table
 MISSING = "-"  # the cell of a value that nobody measured
 NOTES = 12  # below a table on a terminal; documents have them all
 LONGEST_WORD = 24  # characters: a longer word among others is code, and may be broken
@@ -156,6 +157,11 @@ class Table:
     def key(self) -> str:
         """Return the name in documents: `xeon-2core: transformer train, batch 4, size cpu`."""
         return f"{self.machine}: {self.title}" if self.machine else self.title
+
+    @property
+    def is_short(self) -> bool:
+        """Return whether the table has only some rows of another one."""
+        return self.title.endswith(IN_SHORT)
 
     @property
     def head(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import pandas as pd
 from framebench.analysis.frames import read_ratios
 from framebench.analysis.needs import format_needs
 from framebench.analysis.rendering import (
+    IN_SHORT,
     Table,
     TableColumn,
     format_number,
@@ -205,7 +206,7 @@ def scans_layers(workload: str, scenario: str, strategy: str, size: str) -> bool
 
 def make_short_table(group: pd.DataFrame) -> Table:
     """Return the table of a few strategies, with few columns and a caption that suits prose."""
-    whole = make_strategy_table(group, ", in short")  # its rows have the index of `group`
+    whole = make_strategy_table(group, IN_SHORT)  # its rows have the index of `group`
     is_unproven = (group["status"] == "ok") & ~group["usable"]
     # no column of this table says what is unproven, so that the strategy's name has to
     strategies = group["strategy"].mask(is_unproven, group["strategy"] + " (not proven)")

@@ -58,6 +58,7 @@ FIGURES_HELP = (
 NOTEBOOKS_HELP = "Execute a notebook, or `all`, by default into analysis/notebooks/executed/."
 TO_HELP = "Folder of the site, the figures, the notebooks, or a file with all tables of a machine."
 DOCS_HELP = "Fill in the tables of this document from committed records. May be repeated."
+SHORT_HELP = "Print only the tables of the usual strategies, with few columns."
 DEVICE_HELP = (
     "Print the predictions that are kept for a device that is not here: of the cases, or all."
 )
@@ -78,6 +79,7 @@ def report(
         list[Path] | None, typer.Option(callback=check_documents, help=DOCS_HELP)
     ] = None,
     device: Annotated[str | None, typer.Option(help=DEVICE_HELP)] = None,
+    short: Annotated[bool, typer.Option("--short", help=SHORT_HELP)] = False,
 ) -> None:
     """Print the tables of the named cases.
 
@@ -87,8 +89,10 @@ def report(
     from framebench.analysis.results import Results
 
     check_options(selectors, results, html, figures, notebooks, to)
+    if short and (html or figures or notebooks or docs or to or not selectors):
+        fail("--short prints tables of cases: name them, such as 'transformer/*/train'", 2)
     if device is not None:
-        if html or figures or notebooks or docs or to:
+        if html or figures or notebooks or docs or to or short:
             fail("--device prints what is predicted, and takes only cases and --results", 2)
         if selectors:
             show_cached(selectors, device, results)
@@ -120,7 +124,7 @@ def report(
         write_site(records, recorded, to or SITE)
         return
     whole_machines = [] if selectors else machines
-    write_tables(records, recorded, whole_machines, docs or [], to)
+    write_tables(records, recorded, whole_machines, docs or [], to, short)
 
 
 def check_options(
@@ -196,6 +200,7 @@ def write_tables(
     machines: list[str],
     documents: list[Path],
     to: Path | None,
+    short: bool = False,
 ) -> None:
     """Print or write the tables of these records, and fill in the documents.
 
@@ -206,6 +211,7 @@ def write_tables(
             the records are of only some cases, whose tables are printed.
         documents: The files to fill in.
         to: A folder in which `<machine>.md` gets all tables of each machine.
+        short: Whether to print the tables in short alone, in place of the others.
     """
     from framebench.publish.tables import make_tables
 
@@ -213,7 +219,7 @@ def write_tables(
     if not machines:
         for table in tables:
             # the others are of what several machines have published, or have nothing to show
-            if table.machine and table.rows:
+            if table.machine and table.rows and table.is_short == short:
                 table.terminal(out)
     for machine in machines:
         print_summary(results, machine)

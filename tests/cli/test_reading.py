@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from framebench import load
+from framebench.analysis import rendering
 from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
 from framebench.records import store
@@ -115,6 +117,35 @@ def test_report_prints_a_summary_and_writes_all_tables(measured, tmp_path):
     assert len(printed.splitlines()) < 40
     (written,) = tmp_path.iterdir()
     assert "| torch | fp32 |" in written.read_text()
+
+
+def test_report_prints_each_table_once():
+    options = "transformer/torch/train/*/b4/cpu", "--machine", MACHINE
+    printed = {}
+    for form in ((), ("--short",)):
+        lines = framebench("report", *options, *form, results=RESULTS, code=0).stdout.splitlines()
+        printed[form] = [line for line in lines if line.startswith(f"{MACHINE}: ")]
+    whole, short = printed.values()
+    assert f"{MACHINE}: transformer train, batch 4, size cpu" in whole
+    assert f"{MACHINE}: transformer train, batch 4, size cpu, in short" in short
+    assert not any(title.endswith(", in short") for title in whole)
+    assert all(title.endswith(", in short") for title in short)
+
+
+@pytest.mark.parametrize("options", [(), ("--html",), ("*/torch", "--to", "x")])
+def test_report_in_short_is_of_named_cases_alone(options):
+    done = framebench("report", "--short", *options, results=RESULTS, code=2)
+    assert "--short" in done.stderr or "--to takes" in done.stderr
+
+
+def test_no_table_has_two_columns_of_one_name():
+    tables: dict[str, list[str]] = {}
+    with rendering.COLUMNS.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            tables.setdefault(row["table"], []).append(row["name"])
+    tables["strategies"] += tables.pop("details")  # both are columns of one table
+    for name, columns in tables.items():
+        assert len(set(columns)) == len(columns), name
 
 
 @pytest.fixture

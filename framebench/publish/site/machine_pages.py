@@ -29,7 +29,6 @@ from framebench.versions.table import make_table as make_version_table
 if TYPE_CHECKING:
     from framebench.analysis.figures import Picture
 
-SHORT = ", in short"  # the ending of a table's title if it has only some rows of another table
 # columns of the table of all cases; the section of a case has the others
 PLACES = ("framework", "strategy", "workload", "scenario", "batch", "size", "framework_version")
 NUMBERS = ("shared_bytes", "relative_peak", "step_time_s", "relative", "effect_proven")
@@ -61,7 +60,7 @@ def write_workloads(source: SourceFolder, machine: Machine) -> Iterator[str]:
         path = f"{get_machine_folder(machine.name)}/{workload}"
         page = Page(source, path, f"{get_title(workload)} on {machine.name}")
         for table in (*tables.make_strategy_tables(rows), *make_batch_tables(rows)):
-            if not table.title.endswith(SHORT):
+            if not table.is_short:
                 page.add_tables(table)
         page.add_tables(*make_part_tables(rows))
         yield page.save()
