@@ -61,7 +61,8 @@ UPKEEP = "This machine, and the suite"
 MACHINES = "Many machines"
 # of a table in a pipe or a file, which have no width of their own; $COLUMNS names another
 PIPED_COLUMNS = 100
-REPORT_S = 5.0  # between two lines on progress where there is no terminal
+REPORT_S = 5.0  # before the first line on progress where there is no terminal
+SLOWER, MOST_REPORT_S = 1.5, 120.0  # each next line takes so many times longer, up to this
 
 
 def choose_width(stream: TextIO) -> int | None:
@@ -214,17 +215,19 @@ def show_progress(name: str) -> Iterator[Callable[[str], None]]:
     """Yield a function that shows a text on the progress of the command, after its name.
 
     On a terminal each text replaces the one before, in the last line. Elsewhere the newest text is
-    printed every REPORT_S seconds, unless it was printed before.
+    printed after REPORT_S seconds, and then ever more rarely, unless it was printed before.
     """
     newest = name
     ended = threading.Event()
 
     def print_newest() -> None:
         printed = name
-        while not ended.wait(REPORT_S):
+        wait_s = REPORT_S
+        while not ended.wait(wait_s):
             if newest != printed:
                 printed = newest
                 say(printed)
+                wait_s = min(SLOWER * wait_s, MOST_REPORT_S)
 
     printer = threading.Thread(target=print_newest, daemon=True)
     with err.status(name) as status:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from framebench.devices.found_wrong import WrongResult, find_wrong_on_gpus
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned, compute_saving, find_upper_needs
 from framebench.engine.environments import Environment
+from framebench.engine.progress import format_duration
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
@@ -46,11 +48,12 @@ def plan_with_progress(
             are none.
     """
     done: list[Planned] = []
+    begun_at = datetime.now(UTC)
     with show_progress(device.title) as show:
 
         def show_planned(planned: Planned) -> None:
             done.append(planned)
-            show(f"{len(done)} of {format_count(len(cases), 'case')}, the last {planned.case}")
+            show(describe_planned(done, len(cases), begun_at))
 
         try:
             return planning.plan_all(
@@ -61,6 +64,23 @@ def plan_with_progress(
                 show_interrupted(done)
             how_many = f"{len(done)} of {format_count(len(cases), 'case')} predicted so far"
             fail(f"interrupted: {how_many}{describe_resumption(cases)}", 130)
+
+
+def describe_planned(done: Sequence[Planned], count: int, begun_at: datetime) -> str:
+    """Return how many of `count` cases are planned, how many failed, and how long the rest takes.
+
+    The rest is expected to take as long as those that were planned since `begun_at`.
+    """
+    failed = sum(planned.outcome == "failed" for planned in done)
+    text = f"{len(done) - failed} of {format_count(count, 'case')} planned"
+    if failed:
+        text += f", {failed} failed"
+    made_now = [planned for planned in done if planned.origin.planned_at >= begun_at]
+    left = count - len(done)
+    if made_now and left:
+        seconds = (datetime.now(UTC) - begun_at).total_seconds() / len(made_now) * left
+        text += f", about {format_duration(seconds)} left"
+    return f"{text}, the last {done[-1].case}"
 
 
 def describe_resumption(cases: Sequence[Case]) -> str:

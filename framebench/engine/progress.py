@@ -44,9 +44,10 @@ class CaseProgress(Listener):
     `guesses`, in seconds. Cases without either take at least as long as others of their kind did.
     What this run has measured corrects it, for other cases by the median of (measured time /
     expected time): a first case that also builds kernels must not stand for all others.
-    If the first case `is_first_typical`, since everything was built before, it may stand for them,
-    and a line says so if that changes much.
+    If the first case `is_first_typical`, since everything was built before, it may stand for them.
+    A line says so if the estimate changes much.
     Cases that `session` has already measured count as done. `at_once` cases run next to each other.
+    Without `prints_records` the caller says what was measured, as of many equal processes.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class CaseProgress(Listener):
         at_once: int = 1,
         is_first_typical: bool = False,
         may_end_early: bool = False,
+        prints_records: bool = True,
     ) -> None:
         """Estimate the time of each case, and count what the session has measured already."""
         self.console = console
@@ -73,7 +75,7 @@ class CaseProgress(Listener):
         # of each block so far: measured / expected seconds. The expectation itself counts as one,
         # unless the first case is typical
         self.ratios: list[float] = [] if is_first_typical else [1.0]
-        self.prints_corrections = is_first_typical
+        self.prints_records = prints_records
         self.announced_end_s = math.inf  # as the last line said, by `time.monotonic`
         measured = count_measured(results, session)
         # blocks by case
@@ -185,11 +187,12 @@ class CaseProgress(Listener):
         if self.blocks_left.get(case, 0) > 0:
             self.blocks_left[case] -= 1
             self.bar.update(self.task, advance=1, left=self.format_remaining())
-        line = format_record(record)
-        if record.framework_version:
-            line += f"  {case.framework} {record.framework_version}"
-        self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        if self.prints_corrections:
+        if self.prints_records:
+            line = format_record(record)
+            if record.framework_version:
+                line += f"  {case.framework} {record.framework_version}"
+            self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        if case in self.next_block_s:  # its time was learned
             self.correct_estimate(case)
 
 

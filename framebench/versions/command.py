@@ -36,6 +36,7 @@ from framebench.cli.shared import (
     repeat_options,
     report_failures,
     say,
+    show_work,
 )
 from framebench.engine import environments, releases, runner
 from framebench.engine.progress import CaseProgress
@@ -472,7 +473,13 @@ def bisect_measured(
     with (
         open_session(folder, title) as session,
         CaseProgress(
-            [case], folder, err, process_count, session.id, may_end_early=True
+            [case],
+            folder,
+            err,
+            process_count,
+            session.id,
+            may_end_early=True,
+            prints_records=False,  # a line for each release is enough
         ) as progress,
     ):
         bench = ReleaseBench(case, session.id, folder, say, keep, processes, progress)
@@ -651,7 +658,8 @@ def publish(
 
     config_file = config or history.CONFIG
     recorded = Results(results)
-    plans = history.read_plans(results)
+    with show_work("reading the records and the plans of all releases"):
+        plans = history.read_plans(results)
     if not recorded.machines and not plans:
         fail(recorded.explain_absence(), 1)
     try:
@@ -659,9 +667,12 @@ def publish(
     except MalformedEntry as error:
         fail(str(error), 2)
     try:
-        tagged = history.write(recorded.records, config_file, plans)
-        regressions = history.find_regressions(recorded.records, plans, accepted)
-        history.publish(config_file, regressions)
+        with show_work("writing a commit and asv's results for each release"):
+            tagged = history.write(recorded.records, config_file, plans)
+        with show_work(f"comparing {format_count(len(tagged), 'release')} with those before them"):
+            regressions = history.find_regressions(recorded.records, plans, accepted)
+        with show_work("asv publish draws the graphs of all cases, which takes longest"):
+            history.publish(config_file, regressions)
     except history.NoHistoryError as error:
         fail(str(error), 1)
     result_count = sum(release.has_results for release in tagged)

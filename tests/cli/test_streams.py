@@ -267,6 +267,18 @@ def test_progress_is_printed_once_where_there_is_no_terminal(monkeypatch, capsys
     assert capsys.readouterr().err == "mine.py: first steps\n"
 
 
+def test_progress_is_printed_ever_more_rarely_where_there_is_no_terminal(monkeypatch, capsys):
+    """A log of hours has no line every few seconds."""
+    monkeypatch.setattr(shared, "REPORT_S", 0.02)
+    monkeypatch.setattr(shared, "MOST_REPORT_S", 0.2)
+    with shared.show_progress("mine.py") as show:
+        for number in range(100):
+            show(f"step {number}")
+            time.sleep(0.01)
+    lines = capsys.readouterr().err.splitlines()
+    assert 2 <= len(lines) <= 12
+
+
 @pytest.mark.parametrize(("is_terminal", "width"), [(False, 100), (True, None)])
 def test_each_stream_has_a_width_unless_a_terminal_has_one(is_terminal, width, monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)

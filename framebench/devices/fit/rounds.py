@@ -32,6 +32,7 @@ class SearchRounds:
         self.round = 0
         self.most_rounds = max(search.most_plans_left for search in searches)
         self.round_size = 0  # cases of this round
+        self.failed = 0  # of this round
         self.waiting: dict[Case, PredictedBatchSearch] = {}  # those without a prediction yet
         # of each plan made now, by framework: none where all so far are cached
         self.seconds: dict[str, list[float]] = {}
@@ -45,6 +46,7 @@ class SearchRounds:
                 self.waiting[case] = search
         self.round += 1
         self.round_size = len(self.waiting)
+        self.failed = 0
         return list(self.waiting)
 
     def keep(self, planned: Planned) -> None:
@@ -52,6 +54,7 @@ class SearchRounds:
         case = Case.from_id(planned.case)
         search = self.waiting.pop(case)
         search.planned[case.batch] = planned
+        self.failed += planned.outcome == "failed"
         made_now = self.seconds.setdefault(planned.framework, [])
         if planned.origin.planned_at >= self.begun_at:
             made_now.append(planned.origin.wall_s)
@@ -76,10 +79,12 @@ class SearchRounds:
 
     def describe(self) -> str:
         """Return how far the searches are, and about how long they may still take."""
-        kept = self.round_size - len(self.waiting)
+        kept = self.round_size - len(self.waiting) - self.failed
         text = (
             f"round {self.round} of at most {self.most_rounds}: {kept} of {self.round_size} planned"
         )
+        if self.failed:
+            text += f", {self.failed} failed"
         seconds = self.estimate_seconds_left()
         return text if seconds is None else f"{text}, up to about {format_duration(seconds)} left"
 

@@ -6,7 +6,7 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -21,7 +21,7 @@ from framebench.devices.found_wrong import WrongResult
 from framebench.devices.plans import planning
 from framebench.devices.plans.answer import ASKED, CONVOLUTIONS
 from framebench.devices.plans.planned import Planned, describe_workspaces
-from framebench.devices.show import describe_resumption
+from framebench.devices.show import describe_planned, describe_resumption
 from framebench.devices.tables.table import tabulate_cases
 from framebench.models.spec import USER_MODEL
 from framebench.suite.case import Case
@@ -178,6 +178,20 @@ def test_an_interruption_before_the_first_plan_prints_no_table(fake_needs):
     done = framebench("max-batch", "transformer/torch/train", *GPU)
     assert (done.returncode, done.stdout) == (130, "")
     assert "0 of 1 strategy have an answer so far" in done.stderr
+
+
+def test_progress_tells_failed_plans_and_corrects_the_time_left():
+    """Two plans took a minute; one was cached."""
+    now = datetime.now(UTC)
+    origin = make_origin(planned_at=now)
+    done = [
+        make_planned(origin=make_origin(planned_at=now - timedelta(days=1))),
+        make_planned(origin=origin),
+        make_unplanned("failed", origin=origin),
+    ]
+    text = describe_planned(done, 7, begun_at=now - timedelta(seconds=60))
+    assert text.startswith("2 of 7 cases planned, 1 failed, about 2 min left, the last ")
+    assert "left" not in describe_planned(done, 3, begun_at=now - timedelta(seconds=60))
 
 
 @pytest.mark.parametrize(("workload", "is_cached"), [("transformer", True), (USER_MODEL, False)])

@@ -44,6 +44,14 @@ def test_the_estimate_waits_for_a_plan_of_each_framework():
     assert rounds.describe().endswith(f"2 of 2 planned, up to about {left} min left")
 
 
+def test_a_failed_plan_is_not_counted_as_planned():
+    rounds, (torch, jax) = begin_rounds()
+    finish_plan(rounds, torch, minutes=1)
+    failed = {"outcome": "failed", "reason": "a bug", "peak_bytes": None, "parts": {}}
+    rounds.keep(make_planned(case=jax.id, device="a100-40gb", **failed))
+    assert "1 of 2 planned, 1 failed" in rounds.describe()
+
+
 def test_cached_plans_take_no_time():
     rounds, (torch, jax) = begin_rounds()
     finish_plan(rounds, jax, minutes=100, is_cached=True)
