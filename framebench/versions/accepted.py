@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError, field_validator
 
 from framebench.records.pins import REQUIREMENTS
 from framebench.records.record_parts import RecordPart
+from framebench.suite.counting import format_count
 from framebench.versions.judge import (
     QUANTITIES,
     REGRESSION,
@@ -87,6 +88,17 @@ def read_accepted(file: Path = ACCEPTED) -> list[AcceptedRegression]:
         raise MalformedEntry(f"{file.name}: {place}: {problem['msg']}") from error
     except tomllib.TOMLDecodeError as error:
         raise MalformedEntry(f"{file.name}: {error}") from error
+
+
+def explain_exit(regressions: Sequence[str]) -> str:
+    """Return why the exit code is 1: regressions, each named in words, that no entry accepts."""
+    count = format_count(len(regressions), "regression")
+    first, *others = regressions
+    more = f" and {len(others)} more" if others else ""
+    return (
+        f"exit code 1: requirements/versions/{ACCEPTED.name} has no entry for {count}: {first}"
+        f"{more}. What an entry accepts is listed as known (docs/versions.md)"
+    )
 
 
 def split_regressions(

@@ -196,7 +196,12 @@ def compare_(
     """
     # these import pandas
     from framebench.versions import judge, planned, sources
-    from framebench.versions.accepted import MalformedEntry, read_accepted, split_regressions
+    from framebench.versions.accepted import (
+        MalformedEntry,
+        explain_exit,
+        read_accepted,
+        split_regressions,
+    )
 
     minimum = parse_share(threshold)
     chosen = selectors or []
@@ -244,6 +249,10 @@ def compare_(
         say(f"known regression: {row.case}, {row.quantity}: {reason}")
     if regressions:
         suggest_next(base, change, regressions, results, threshold, is_suite_case=not is_file)
+        from framebench.versions.table import describe_regression
+
+        texts = [describe_regression(row).removeprefix("regression: ") for row in regressions]
+        say(explain_exit(texts))
         raise typer.Exit(1)
     if all(row.verdict == judge.TOO_FEW for row in rows):
         fail(f"too few blocks for any verdict; {run_hint}", 3)

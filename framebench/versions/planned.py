@@ -41,6 +41,7 @@ from framebench.suite.sequences import drop_duplicates
 from framebench.versions.accepted import (
     AcceptedRegression,
     MalformedEntry,
+    explain_exit,
     find_reason,
     read_accepted,
 )
@@ -183,6 +184,7 @@ def compare_releases(
     verdicts = {row["verdict"] for row in rows}
     if REGRESSION in verdicts:
         say(f"{suggest_bisection(rows, base, change, target.name)}{repeat_options(results)}")
+        say(explain_exit(list_regressions(rows)))
         return 1
     return 3 if NO_PLAN in verdicts else 0
 
@@ -341,6 +343,15 @@ def list_workloads_with(rows: Sequence[dict[str, Any]], verdicts: Sequence[str])
         if row["verdict"] in verdicts:
             workloads.append(Case.from_id(row["case"]).workload)
     return f" ({join_words(drop_duplicates(workloads))})" if workloads else ""
+
+
+def list_regressions(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return each regression in words, the largest first."""
+    growths = []
+    for row in rows:
+        if row["verdict"] == REGRESSION:
+            growths.append((row["change"] / row["base"] - 1, row["case"]))
+    return [f"{case} {growth:+.2%}" for growth, case in sorted(growths, reverse=True)]
 
 
 def suggest_bisection(rows: Sequence[dict[str, Any]], base: str, change: str, device: str) -> str:

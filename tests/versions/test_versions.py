@@ -261,6 +261,10 @@ def test_compare_lists_regressions_and_suggests_bisection(results):
     found = {(row["case"], row["quantity"]) for row in rows if row["verdict"] == REGRESSION}
     assert found == REGRESSIONS
     assert f"regression: {LARGE}, peak memory +5.0%" in printed.stderr
+    count = f"{len(REGRESSIONS)} regressions: "
+    assert f"exit code 1: requirements/versions/accepted.toml has no entry for {count}" in (
+        printed.stderr
+    )
 
 
 @pytest.mark.parametrize("options", ["", " --threshold 2%"])

@@ -372,7 +372,8 @@ def test_ranks_of_a_case_are_part_of_it_or_an_option(fake_needs):
     planned_cases = fake_needs(need_a_gib_per_sample)
     done = framebench("advise", "transformer/torch/train/fsdp*/b8x8/full", *GPU, code=0)
     assert {case.ranks for case in planned_cases} == {8}
-    assert "over 8 devices" in done.stdout
+    assert "size full on each of 8 x NVIDIA A100" in done.stdout
+    assert "on one " not in done.stdout
     by_option = framebench("advise", "transformer/torch/train/fsdp*/b8/full", "--ranks", "8", *GPU)
     assert by_option.stdout == done.stdout
 
