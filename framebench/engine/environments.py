@@ -52,6 +52,7 @@ ONEDNN = Path(".cache/jittor/mkl/dnnl_lnx_2.2.0_cpu_gomp")
 WARM = ".warm"  # the file that names the strategies whose kernels are compiled, one a line
 USUAL_NVCC = Path("/usr/local/cuda/bin/nvcc")
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+FIRST_LINE_S = 15.0  # of a set-up command, until a line says that it goes on; the next: twice that
 MODULE_LIMIT_S = 3600.0  # of a module whose caller names no other limit
 Say = Callable[[str], None]
 
@@ -399,13 +400,14 @@ def build_jittor(environment: Environment, folder: Path, say: Say) -> None:
 def run_setup(
     folder: Path, command: list[str], say: Say, variables: dict[str, str] | None = None
 ) -> None:
-    """Run one set-up command with its output in a log, and say every ten seconds that it goes on.
+    """Run one set-up command with its output in a log, and say ever more rarely that it goes on.
 
     The command is killed when this process ends, however that ends: it would otherwise go on to
     write into a folder whose lock is free. Raises SetupError.
     """
     log = folder.with_name(f"{folder.name}.log")
     start = time.monotonic()
+    next_line_s = FIRST_LINE_S
     with log.open("ab") as out:
         process = children.CHILDREN.start(
             command,
@@ -419,8 +421,9 @@ def run_setup(
             while process.poll() is None:
                 time.sleep(0.2)
                 elapsed = time.monotonic() - start
-                if elapsed % 10 < 0.2:
-                    say(f"... {elapsed:.0f} s")
+                if elapsed >= next_line_s:
+                    say(f"still at it after {elapsed:.0f} s; its output: {log}")
+                    next_line_s *= 2
         finally:
             children.CHILDREN.end(process)
     if process.returncode:

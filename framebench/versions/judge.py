@@ -120,7 +120,8 @@ def parse_release(text: str) -> tuple[str, str]:
     if framework not in FRAMEWORKS or not version:
         choices = ", ".join(FRAMEWORKS)
         raise UnknownVersion(
-            f"{text!r} is no version; write framework==version, with a framework of {choices}"
+            f"{text!r} is no version; write framework==version, such as jax==0.9.2, with a "
+            f"framework of {choices}"
         )
     return framework, version
 

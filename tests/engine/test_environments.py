@@ -271,6 +271,14 @@ def start_process_of_build(where: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True)
 
 
+def test_a_long_set_up_command_says_ever_more_rarely_that_it_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(environments, "FIRST_LINE_S", 0.2)
+    lines: list[str] = []
+    environments.run_setup(tmp_path / "torch", ["sleep", "2.2"], lines.append)
+    assert 2 <= len(lines) <= 4  # after 0.2, 0.4, 0.8 and 1.6 s
+    assert all("torch.log" in line for line in lines)
+
+
 def test_kernels_are_compiled_of_the_selected_cases_alone_and_once(tmp_path, monkeypatch):
     environment = Environment("jittor", "1.3", tmp_path / "bin/python", tmp_path / "home")
     run_setup = Mock()
