@@ -209,7 +209,7 @@ def select_best_candidates(
 def group_by_precision(offers: Sequence[FitAssessment]) -> dict[str, list[FitAssessment]]:
     """Return a framework's offers in the precision of the best, and in that of its baseline.
 
-    `offers` begin with the best. Each key is the beginning of a sentence's part, such as `in bf16 `.
+    `offers` begin with the best. Each key begins a part of a sentence, such as `in bf16 `.
     There is one group if both precisions are the same, or if no offer has the baseline's.
     """
     best = offers[0]
