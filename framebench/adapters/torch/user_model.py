@@ -488,15 +488,14 @@ def facts(size: int) -> ModelFacts:
 def read_facts_of_shapes(size: int) -> ModelFacts:
     """Return the facts of the file's model without making a weight: all tensors are fake."""
     # imported here, since no measured step needs them
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
+    from framebench.adapters.torch.fake_mode import SharedFakeMode
     from framebench.adapters.torch.fake_modules import convertible_modules
     from framebench.adapters.torch.fake_numbers import KnownNumbers
 
     # packages are imported with numbers, as they may compute tables of them
     import_packages(load_workload(USER_MODEL).facts["file"])
     with (
-        FakeTensorMode(allow_non_fake_inputs=True),
+        SharedFakeMode(allow_non_fake_inputs=True),
         KnownNumbers(),
         convertible_modules(),
         plain_4bit_weights(),

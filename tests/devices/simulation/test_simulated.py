@@ -60,6 +60,10 @@ def test_adam_agrees_with_the_calculation_by_hand(steps):
     assert without["allocated"] == found["allocated"] - 2 * AMPERE
 
 
+def test_deep_copies_of_a_model_are_weights_like_any_others(steps):
+    assert steps["averaged copy"]["allocated"] == 101 * FLOAT * 512 * 512
+
+
 def test_the_efficient_kernel_saves_a_logsumexp_per_query(steps):
     """At the peak: queries, keys and values, their gradients, the output and its gradient, a
     logsumexp per query, and dropout's seeds; and of the kernel a sum per query and, for each block

@@ -1,5 +1,6 @@
 """Small steps on simulated GPUs: figures by the name of the step. Printed as JSON."""
 
+import copy
 import json
 import pickle
 import tempfile
@@ -144,8 +145,26 @@ def make_biased(device):
     return lambda: layer(x)
 
 
+def average_copy(device):
+    """Keep a moving average of weights in a deep copy, as programs with a teacher do.
+
+    Numbers that a program writes as tensors, before the copy, are what PyTorch freed twice.
+    """
+    model = nn.Linear(512, 512, bias=False).to(device)
+    decays = [torch.tensor(0.9) for _ in range(100)]
+    teachers = [copy.deepcopy(model).requires_grad_(False) for _ in decays]
+
+    @torch.no_grad()
+    def step():
+        for teacher in teachers:
+            teacher.weight.lerp_(model.weight, 0.1)
+
+    return step
+
+
 # by name: the step, the GPU, options of the simulation
 STEPS = {
+    "averaged copy": (average_copy, A100, {}),
     "adam": (make_mlp, A100, {}),
     "adam without workspaces": (make_mlp, A100, {"blas_takes": False}),
     "attention in float32": (make_attention(torch.float32), A100, {}),
