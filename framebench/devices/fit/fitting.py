@@ -35,7 +35,10 @@ MOST_PLANS = 10  # of a search; three are enough where the memory grows along a 
 # A search ends with so many failures: another plan would likely fail, too, or take too long.
 MOST_FAILURES = 2
 # Sizes are on a plateau if they grow by less than this part of what the batch grows by.
-PLATEAU_GROWTH = 0.2
+PLATEAU_GROWTH = 0.5
+# A bracket is narrow if it leaves the largest batch open by less than this part of the share by
+# which predictions were too low: to know it more closely would tell no more of a GPU.
+NARROW_SHARE = 0.25
 NEAR = 0.9  # a batch of more than this share of another one is near to it
 # parts of a prediction that no batch changes, of a plan and of a simulation
 FIXED_PARTS = ("arguments", "weights", "optimizer_states")
@@ -264,7 +267,7 @@ class PredictedBatchSearch:
         fitting, above = self.largest_fitting, self.smallest_above
         # if every batch has fitted so far, the search ends at MOST_SAMPLES
         most = self.most_samples if above is None else above - step
-        if most <= fitting:
+        if most <= fitting or self.has_narrow_bracket():
             return None
         estimate = self.extrapolate_linearly()
         if above is not None and estimate >= fitting + step:
@@ -273,27 +276,49 @@ class PredictedBatchSearch:
                 estimate = float((fitting * above) ** 0.5)
         return max(fitting + step, min(int(estimate // step) * step, most))
 
+    def has_narrow_bracket(self) -> bool:
+        """Return whether the largest batch is known closely enough for how far predictions are off.
+
+        A batch above it whose prediction failed tells nothing.
+        """
+        fitting, above = self.largest_fitting, self.smallest_above
+        if above is None or self.has_failed(above):
+            return False
+        open_batches = above - self.case.batch - fitting
+        error = self.assess(fitting).planned.error_interval.high
+        return open_batches <= NARROW_SHARE * error * fitting
+
     def extrapolate_linearly(self) -> float:
         """Return the batch at which a line through predicted sizes meets the limit.
 
         The line goes through the two largest batches up to `smallest_above`. Where no batch is
-        known not to fit, the result is no farther than one leap.
+        known not to fit, the result is no farther than one leap. On a plateau the line goes through
+        batch 0 instead: the compiler recomputes more for a larger batch, up to where that helps no
+        more.
         """
         above = self.smallest_above
         sizes = self.list_sizes(above or self.largest_fitting)
         leap = LEAP if len(sizes) > 2 else FIRST_LEAP
         farthest = above or leap * self.largest_fitting
+        batch_0 = sizes[0]
         upper_batch, upper_bytes = sizes.pop()
-        if above is None:  # two batches that are near to each other may have the same segments
+        if above is None:
+            if self.has_plateau():
+                sizes = [batch_0]
+            # two batches that are near to each other may have the same segments
             sizes = [size for size in sizes if size[0] <= NEAR * upper_batch]
         lower_batch, lower_bytes = sizes[-1]
         slope = (upper_bytes - lower_bytes) / (upper_batch - lower_batch)
         if slope <= 0:
             return farthest
+        to_limit = self.compute_limit() - upper_bytes
+        return min(farthest, upper_batch + to_limit / slope)
+
+    def compute_limit(self) -> float:
+        """Return the bytes of a prediction that just fits at the upper end of the error."""
         assessment = self.assess(self.largest_fitting)
         _, context = find_context_bytes(self.device)
-        limit = (assessment.memory - context) / (1 + assessment.planned.error_interval.high)
-        return min(farthest, upper_batch + (limit - upper_bytes) / slope)
+        return (assessment.memory - context) / (1 + assessment.planned.error_interval.high)
 
     def list_sizes(self, largest: int) -> list[tuple[int, int]]:
         """Return batches up to the largest with their predicted bytes, the smallest first.

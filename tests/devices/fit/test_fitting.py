@@ -208,6 +208,34 @@ def test_a_search_over_a_compilers_plateau_ends_with_a_narrow_gap(end):
     assert result.batch <= end < result.smallest_not_fitting <= 1.2 * result.batch
 
 
+@pytest.mark.parametrize("saved", [0.1, 0.25, 0.4])
+@pytest.mark.parametrize("slope", [2**20, 2**27, 2**30])
+def test_a_search_beyond_what_a_compiler_aims_at_takes_few_plans(slope, saved, monkeypatch):
+    """XLA recomputes up to a part of a step to stay within its aim, and then grows again.
+
+    An error of 8 % leaves a narrow gap open: the batch is known to 2 %.
+    """
+    fake_predictions.allow_error(monkeypatch, 0.08)
+    limit = (MEMORY - CONTEXT[1]) / 1.08
+
+    def predict_bytes(batch):
+        without_recomputation = slope * batch
+        at_least = (1 - saved) * without_recomputation
+        return int(max(at_least, min(without_recomputation, 0.7 * MEMORY)))
+
+    search = search_batches(predict_bytes, framework="jax")
+    result = search.result
+    assert predict_bytes(result.batch) <= limit < predict_bytes(result.smallest_not_fitting)
+    assert result.smallest_not_fitting - result.batch <= max(1, 0.02 * result.batch + 1)
+    assert len(search.planned) <= 8
+
+
+def test_a_small_error_leaves_no_gap_open(monkeypatch):
+    fake_predictions.allow_error(monkeypatch, 0.001)
+    result = search_batches(need_per_sample(2**27)).result
+    assert (result.is_exact, result.smallest_not_fitting) == (True, result.batch + 1)
+
+
 def test_a_truncated_search_is_marked_incomplete():
     def predict_bytes(batch):
         return 2**30 if batch <= 420 else 2**50  # no line leads to the limit
