@@ -305,7 +305,7 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         return describe_unsearched(advice, options)
     if not advice.fitting:
         if not advice.too_large:
-            return "nothing that computes the same has a record that could be advice"
+            return describe_no_candidates(advice)
         hint = "; without a batch, the answer is the largest that fits" if question.batch else ""
         closest = describe_briefly(advice.too_large[0])
         return f"nothing fits. Closest: {closest}, {describe_size(question)}{hint}"
@@ -326,6 +326,14 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         sentences.append(suggest_faster(advice, options))
     sentences += explain_missing_frameworks(advice)
     return " ".join(filter(None, sentences))
+
+
+def describe_no_candidates(advice: BudgetAdvice) -> str:
+    """Return that no record could be advice, with the reason of the first."""
+    text = "nothing that computes the same has a record that could be advice"
+    for case, reason in advice.left_out.items():
+        return f"{text}, such as {case}: {reason}"
+    return text
 
 
 def count_by_framework(candidates: Sequence[Candidate]) -> str:

@@ -21,6 +21,7 @@ from framebench.engine.environments import Environment
 from framebench.models.spec import load_workload
 from framebench.ranks.cases import match_smallest_cases
 from framebench.strategies.registry import list_used
+from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
 from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import describe_shape, select_described
@@ -134,7 +135,7 @@ def choose_candidates(
         batch: The batch of the cases; None takes the smallest that each strategy can have.
         device: The target device.
         only_usual: Whether to choose the usual strategies alone. Nobody named the others, so that
-            the reasons why some cannot be predicted are not returned.
+            the reasons are only those of whole frameworks, by their titles.
     """
     selected = select_described(selector) or select(selector)
     named = [replace(case, batch=batch or case.strategy_spec.micro_batches) for case in selected]
@@ -145,7 +146,21 @@ def choose_candidates(
     if only_usual:
         candidates = select_usual(candidates)
     cases, left_out = leave_out_unpredictable(candidates, device)
-    return cases, {} if only_usual else left_out
+    if only_usual:
+        left_out = select_whole_frameworks(candidates, cases, left_out)
+    return cases, left_out
+
+
+def select_whole_frameworks(
+    candidates: Iterable[Case], cases: Iterable[Case], left_out: Mapping[str, str]
+) -> dict[str, str]:
+    """Return why nothing of a framework can be predicted, by the titles of such frameworks."""
+    predictable = {case.framework for case in cases}
+    reasons = {}
+    for case in candidates:
+        if case.framework not in predictable and case.id in left_out:
+            reasons.setdefault(TITLES[case.framework], left_out[case.id])
+    return reasons
 
 
 def leave_out_unpredictable(

@@ -564,6 +564,17 @@ def test_strategies_that_are_as_good_are_all_named(cases, answer, fake_needs, tm
     assert answer in done.stdout
 
 
+@pytest.mark.parametrize(("framework", "is_named"), [("*", True), ("torch", False)])
+def test_a_framework_that_cannot_be_predicted_is_named_once(
+    framework, is_named, fake_needs, tmp_path
+):
+    fake_needs(need_a_gib)
+    case = f"transformer/{framework}/train/*/b8/full"
+    printed = " ".join(framebench("advise", case, *GPU, results=tmp_path).stdout.split())
+    assert printed.count("not predicted: Jittor: ") == is_named
+    assert "transformer/jittor" not in printed
+
+
 @pytest.mark.parametrize(
     ("jax_strategies", "words"),
     [
