@@ -329,11 +329,15 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
 
 
 def describe_no_candidates(advice: BudgetAdvice) -> str:
-    """Return that no record could be advice, with the reason of the first."""
+    """Return that no record could be advice, with a reason, if any of the batch in question."""
     text = "nothing that computes the same has a record that could be advice"
-    for case, reason in advice.left_out.items():
-        return f"{text}, such as {case}: {reason}"
-    return text
+    if not advice.left_out:
+        return text
+    batch = f"/b{advice.question.batch}/"
+    of_batch = [case for case in advice.left_out if batch in case]
+    case = (of_batch or list(advice.left_out))[0]
+    reason = advice.left_out[case].removeprefix(f"{case} ")
+    return f"{text}, such as {case}: {reason}"
 
 
 def count_by_framework(candidates: Sequence[Candidate]) -> str:

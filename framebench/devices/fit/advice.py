@@ -156,7 +156,7 @@ def select_whole_frameworks(
 ) -> dict[str, str]:
     """Return why nothing of a framework can be predicted, by the titles of such frameworks."""
     predictable = {case.framework for case in cases}
-    reasons = {}
+    reasons: dict[str, str] = {}
     for case in candidates:
         if case.framework not in predictable and case.id in left_out:
             reasons.setdefault(TITLES[case.framework], left_out[case.id])
