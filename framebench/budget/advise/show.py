@@ -350,18 +350,22 @@ def explain_missing_frameworks(advice: BudgetAdvice) -> Iterator[str]:
     """Yield a sentence for each framework of the question with nothing that fits or may fit."""
     present = {candidate.case.framework for candidate in advice.fitting + advice.unsearched}
     for framework in advice.question.frameworks:
-        if framework in present:
-            continue
-        too_large = [c for c in advice.too_large if c.case.framework == framework]
-        reasons = [w for case, w in advice.left_out.items() if case.split("/")[1] == framework]
-        if too_large:
-            yield f"Nothing of {framework} fits; closest: {describe_briefly(too_large[0])}."
-        elif any(c.case.framework == framework for c in advice.different_result):
-            yield f"Of {framework} only what computes something else fits (--all shows it)."
-        elif reasons:
-            yield f"Of {framework} no record supports advice: {reasons[0]}."
-        else:
-            yield f"There are no such records of {framework}."
+        if framework not in present:
+            yield explain_missing(framework, advice)
+
+
+def explain_missing(framework: str, advice: BudgetAdvice) -> str:
+    """Return why nothing of a framework fits or may fit."""
+    for candidate in advice.too_large:  # the closest first
+        if candidate.case.framework == framework:
+            return f"Nothing of {framework} fits; closest: {describe_briefly(candidate)}."
+    for candidate in advice.different_result:
+        if candidate.case.framework == framework:
+            return f"Of {framework} only what computes something else fits (--all shows it)."
+    for case_id, reason in advice.left_out.items():
+        if case_id.split("/")[1] == framework:
+            return f"Of {framework} no record supports advice: {reason}."
+    return f"There are no such records of {framework}."
 
 
 def describe_unsearched(advice: BudgetAdvice, options: str) -> str:
