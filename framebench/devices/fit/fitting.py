@@ -38,7 +38,7 @@ MOST_FAILURES = 2
 PLATEAU_GROWTH = 0.5
 # A bracket is narrow if it leaves the largest batch open by less than this part of the share by
 # which predictions were too low: to know it more closely would tell no more of a GPU.
-NARROW_SHARE = 0.25
+NARROW_SHARE = 0.5
 NEAR = 0.9  # a batch of more than this share of another one is near to it
 # parts of a prediction that no batch changes, of a plan and of a simulation
 FIXED_PARTS = ("arguments", "weights", "optimizer_states")

@@ -213,7 +213,7 @@ def test_a_search_over_a_compilers_plateau_ends_with_a_narrow_gap(end):
 def test_a_search_beyond_what_a_compiler_aims_at_takes_few_plans(slope, saved, monkeypatch):
     """XLA recomputes up to a part of a step to stay within its aim, and then grows again.
 
-    An error of 8 % leaves a narrow gap open: the batch is known to 2 %.
+    An error of 8 % leaves a narrow gap open: the batch is known to 4 %.
     """
     fake_predictions.allow_error(monkeypatch, 0.08)
     limit = (MEMORY - CONTEXT[1]) / 1.08
@@ -226,8 +226,8 @@ def test_a_search_beyond_what_a_compiler_aims_at_takes_few_plans(slope, saved, m
     search = search_batches(predict_bytes, framework="jax")
     result = search.result
     assert predict_bytes(result.batch) <= limit < predict_bytes(result.smallest_not_fitting)
-    assert result.smallest_not_fitting - result.batch <= max(1, 0.02 * result.batch + 1)
-    assert len(search.planned) <= 8
+    assert result.smallest_not_fitting - result.batch <= max(1, 0.04 * result.batch + 1)
+    assert len(search.planned) <= 7
 
 
 def test_a_small_error_leaves_no_gap_open(monkeypatch):
