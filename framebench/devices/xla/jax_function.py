@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,6 +18,7 @@ from framebench.devices.needs import INTERVALS, estimate_needs
 from framebench.devices.xla import jax_target
 from framebench.devices.xla.jax_errors import explain_error
 from framebench.devices.xla.jax_older import help_jax
+from framebench.devices.xla.jax_toolkit import make_toolkit
 
 COMPILERS = {"gpu": 'pip install "jax[cuda13]"', "tpu": 'pip install "jax[tpu]"'}
 
@@ -69,12 +72,14 @@ def plan(
 
     shapes = jax.tree.map(declare, tuple(arguments))
     lowered = jax.jit(function, donate_argnums=donate_argnums).lower(*shapes)
-    try:
-        compiled = lowered.compile()
-    except JaxRuntimeError as error:
-        if explain_error(str(error)).outcome == "refused":
-            raise DoesNotFit(f"XLA cannot fit it into {device.title}: {error}") from error
-        raise
+    with tempfile.TemporaryDirectory() as folder:
+        options = make_toolkit(Path(folder)) if device.kind == "gpu" else {}
+        try:
+            compiled = lowered.compile(options)
+        except JaxRuntimeError as error:
+            if explain_error(str(error)).outcome == "refused":
+                raise DoesNotFit(f"XLA cannot fit it into {device.title}: {error}") from error
+            raise
     peak = count_plan_bytes(compiled)
     # for TPUs XLA refuses by itself, for GPUs the allocator would
     if peak > device.memory_bytes:

@@ -23,6 +23,7 @@ from framebench.devices.plans.answer import PlannerAnswer
 from framebench.devices.xla import jax_buffers, jax_target
 from framebench.devices.xla.jax_errors import explain_error
 from framebench.devices.xla.jax_output import copy_stderr
+from framebench.devices.xla.jax_toolkit import make_toolkit
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
 
@@ -90,6 +91,8 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
     options = dict(adapter.recipe.compiler_options)
     with tempfile.TemporaryDirectory() as folder, copy_stderr() as errors:
         adapter.program.options = options | {"xla_dump_to": folder}
+        if device.kind == "gpu":
+            adapter.program.options |= make_toolkit(Path(folder))
         try:
             adapter.compile()
         except JaxRuntimeError as error:

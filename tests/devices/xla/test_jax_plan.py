@@ -42,6 +42,23 @@ def test_the_largest_buffers_of_a_plan_have_their_lines(compiler):
     assert sum(sizes) <= plan["peak_bytes"]
 
 
+@pytest.mark.slow
+def test_kernels_that_are_not_compiled_change_no_byte_of_a_plan(compiler):
+    places = []
+    for case in (
+        TRAIN.format("fp32"),
+        TRAIN.format("amp_bf16+checkpoint"),
+        "resnet50/jax/train/amp_fp16/b4/tiny",
+        "unet3d/jax/train/fp32/b2/tiny",
+    ):
+        places += [f"{case}@{H100}", f"{case}@a100-40gb"]
+    variables = {"JAX_PLATFORMS": "cpu"}
+    plans = run_inside(compiler, PROGRAMS / "assemblers.py", *places, variables=variables)
+    assert list(plans) == places
+    for without_kernels, with_kernels in plans.values():
+        assert without_kernels == with_kernels
+
+
 @pytest.mark.all_cases
 @pytest.mark.slow
 def test_the_device_decides_the_plan(compiler):
