@@ -20,7 +20,12 @@ from framebench.adapters.base import (
     Switch,
     join_output,
 )
-from framebench.adapters.holders import find_holders, iterate_globals, list_user_modules
+from framebench.adapters.holders import (
+    find_holders,
+    iterate_globals,
+    list_user_modules,
+    walk_globals,
+)
 from framebench.adapters.parts import Hooks, PartOptions
 from framebench.adapters.torch import choices, sums
 from framebench.adapters.torch.device import (
@@ -294,14 +299,14 @@ class TorchAdapter(Adapter):
             yield
 
     def list_other_modules(self) -> list[nn.Module]:
-        """Return modules in globals of the user's file that have no weight of the model.
+        """Return modules without weights of the model that globals of the user's file lead to.
 
-        The file's loss may call them, such as a frozen teacher. A step in float64 then needs their
-        weights in float64, too.
+        A loss may call them, such as a frozen teacher, or a step may change them, such as an
+        average of the weights. A step in float64 then needs their weights in float64, too.
         """
         model_weights = {id(weight) for weight in self.model.parameters()}
         others = []
-        for _, value in iterate_globals(self.case.user_file):
+        for value in walk_globals(self.case.user_file):
             if isinstance(value, nn.Module):
                 weights = {id(weight) for weight in value.parameters()}
                 if model_weights.isdisjoint(weights):
