@@ -240,6 +240,8 @@ class UserFile:
         # in JAX: the tree of the model's weights, and the function that takes them, if it has any
         self.weight_tree: Any = None
         self.function: Any = None
+        # in JAX: whether the function takes a sample, and no batch; None until it is found out
+        self.takes_one_sample: bool | None = None
         self.loss_terms = LossTerms()  # of the newest loss that was added up
         self.takes_batch = False  # whether the model takes a batch as a whole, to train on it
         announce("import of the file")

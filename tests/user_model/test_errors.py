@@ -85,6 +85,17 @@ def test_a_weight_in_jax_that_float32_would_change_is_refused(dtype, reason, tmp
     assert re.search(rf"mine\.py:4: weights\.filter {reason}", message)
 
 
+def test_a_pair_of_functions_in_jax_is_no_model_before_its_weights_are_made(tmp_path, environment):
+    file = tmp_path / "mine.py"
+    weights = '{"filter": jnp.ones(3, complex)}'
+    assert weights in COMPLEX_IN_JAX
+    file.write_text(COMPLEX_IN_JAX.replace(weights, "jnp.ones"))  # what makes the weights
+    orders = [[str(file), "jax", "train", []]]
+    found = run_inside(environment["jax"], HERE / "programs/try_files.py", json.dumps(orders))
+    message = found[str(file)]["fault"]
+    assert re.search(r"mine\.py:4: model\(\) must return \(weights, apply\).* call `init`", message)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -266,9 +266,18 @@ class JaxAdapter(Adapter):
         if not self.is_user_model and x.dtype == np.float32:
             # images and volumes become channels last; tokens stay as they are
             x = np.ascontiguousarray(np.moveaxis(x, 1, -1), self.recipe.dtype)
-        x = self.place("batch", map_tree(jnp.asarray, x))
-        y = self.place("batch", map_tree(jnp.asarray, y))
+        x = self.place("batch", map_tree(self.to_array, x))
+        y = self.place("batch", map_tree(self.to_array, y))
         return x, y
+
+    def to_array(self, array: Any) -> Array:
+        """Return an array of a batch in JAX. In float64 a user's numbers get this type, too.
+
+        Otherwise what a file computes of its inputs before any weight would stay in float32.
+        """
+        if self.float64 and self.is_user_model and array.dtype == np.float32:
+            array = array.astype(np.float64)
+        return jnp.asarray(array)
 
     def place(self, kind: str, tree: Tree) -> Tree:
         """Return arrays on the device, or divided among several devices by the strategy.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -25,6 +26,7 @@ from jax.tree_util import DictKey
 from framebench.adapters import user_blocks
 from framebench.adapters.jax.adapter import JaxAdapter, is_inexact
 from framebench.adapters.jax.states import list_keys, read_period_counters
+from framebench.adapters.replacing import replace_attributes
 from framebench.adapters.user_functions import (
     FLOAT32_BYTES,
     LONGEST_PERIOD,
@@ -41,6 +43,7 @@ from framebench.suite.trees import call_with, has_axis_of, list_arrays, map_tree
 
 ARRAYS = jax.Array | np.ndarray
 HOLDERS = (nnx.List, nnx.Dict)  # modules that cannot be called
+FEW_SAMPLES = 2  # of a batch that only its shapes are asked of
 
 
 def list_modules(module: nnx.Module) -> list[nnx.Module]:
@@ -118,7 +121,7 @@ def make_plain_model() -> nnx.Module:
     """Return the file's model as a module of NNX. Raises Fault."""
     model = user().make_model((nnx.Module, linen.Module))
     if isinstance(model, tuple) and len(model) == 2 and callable(model[1]):
-        model = FunctionModel(*model)
+        model = FunctionModel(*check_weights(*model))
     elif is_callable_tree(model):
         model = FunctionModel(*split_callable_tree(model))
     elif isinstance(model, linen.Module):
@@ -131,6 +134,8 @@ def make_plain_model() -> nnx.Module:
         class_name = describe_type(model)
         raise user().fault("model", f"model() must return {expected}, not {class_name}")
     if isinstance(model, FunctionModel):
+        if takes_one_sample(model):
+            model.apply = map_over_samples(model.apply)
         user().weight_tree = model.tree
         # What a function made inside a trace keeps in closures is placeholders, which no other
         # trace may use. One that was made outside has arrays there.
@@ -140,6 +145,57 @@ def make_plain_model() -> nnx.Module:
         elif user().function:
             model.apply = user().function
     return model
+
+
+def check_weights(weights: Any, apply: Callable[..., Any]) -> tuple[Any, Callable[..., Any]]:
+    """Return the pair of weights and function that `model()` returned.
+
+    Raises Fault if there are no weights, as in a pair of functions of Haiku.
+    """
+    if not any(is_weight(leaf) for leaf in jax.tree.leaves(weights)):
+        raise user().fault(
+            "model",
+            f"model() must return (weights, apply), and {describe_type(weights)} has no arrays of "
+            "real numbers: call `init` in model() and return what it returns, with `apply`",
+        )
+    return weights, apply
+
+
+def takes_one_sample(model: FunctionModel) -> bool:
+    """Return whether the model takes a sample and no batch, as layers of Equinox do.
+
+    Such a model fails with a batch, and runs where it is mapped over one. Nothing is computed.
+    """
+    if user().takes_one_sample is None:
+        weights = {name: variable[...] for name, variable in model.weights.items()}
+        tree = model.tree.build(weights)
+        inputs, _ = user().make_batch(FEW_SAMPLES)
+        user().takes_one_sample = not can_run(model.apply, tree, inputs) and can_run(
+            map_over_samples(model.apply), tree, inputs
+        )
+    return bool(user().takes_one_sample)
+
+
+def can_run(apply: Callable[..., Any], weights: Any, inputs: Any) -> bool:
+    """Return whether a function takes weights and inputs of these shapes."""
+
+    def call(weights: Any, inputs: Any) -> Any:
+        return call_with(partial(apply, weights), inputs)
+
+    try:
+        jax.eval_shape(call, weights, inputs)
+    except Exception:  # of the file
+        return False
+    return True
+
+
+def map_over_samples(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of weights and a batch, for one of weights and a sample."""
+
+    def apply_to_batch(weights: Any, *inputs: Any, **kwargs: Any) -> Any:
+        return jax.vmap(partial(apply, weights))(*inputs, **kwargs)
+
+    return apply_to_batch
 
 
 def is_callable_tree(model: Any) -> bool:
@@ -245,12 +301,57 @@ class LinenModel(nnx.Module):
     def __init__(self, module: linen.Module) -> None:
         """Initialise the module on a batch of one sample from the user's file."""
         x, _ = user().make_batch(1)
+        x = map_tree(narrow_to_float32, x)  # which the first weights are in
         as_nnx = bridge.ToNNX(module, rngs=nnx.Rngs(SEED))
         self.inner = call_with(partial(bridge.lazy_init, as_nnx), x)
+        self.param_dtype = jnp.float32  # in float64, `build` sets this type
 
     def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
         """Call the module, and keep the running statistics that it updates."""
-        return self.inner(*inputs, **kwargs, mutable=["batch_stats"])
+        with begin_cells_with(self.param_dtype):
+            return self.inner(*inputs, **kwargs, mutable=["batch_stats"])
+
+
+def narrow_to_float32(array: Any) -> Any:
+    """Return an array in float32, where it is in float64."""
+    return array.astype(jnp.float32) if array.dtype == jnp.float64 else array
+
+
+@contextmanager
+def begin_cells_with(dtype: Any) -> Iterator[None]:
+    """Let recurrent cells of Linen begin with states of this type, which may be float64.
+
+    Their own first states have the type that the file gives its weights.
+    """
+
+    def widen(make_states: Callable[..., Any]) -> Callable[..., Any]:
+        def make_wide_states(cell: Any, *arguments: Any, **options: Any) -> Any:
+            before = cell.param_dtype
+            object.__setattr__(cell, "param_dtype", dtype)  # Linen freezes its modules
+            try:
+                return make_states(cell, *arguments, **options)
+            finally:
+                object.__setattr__(cell, "param_dtype", before)
+
+        return make_wide_states
+
+    with ExitStack() as stack:
+        if dtype != jnp.float32:
+            for cell in list_cells(linen.RNNCellBase):
+                wide = widen(cell.initialize_carry)
+                stack.enter_context(replace_attributes(cell, initialize_carry=wide))
+        yield
+
+
+def list_cells(parent: type) -> list[Any]:
+    """Return all subclasses of a class that make first states in the type of their weights."""
+    subclasses: list[Any] = []
+    child: type
+    for child in parent.__subclasses__():
+        if "initialize_carry" in vars(child) and hasattr(child, "param_dtype"):
+            subclasses.append(child)
+        subclasses += list_cells(child)
+    return subclasses
 
 
 def read_rng_states() -> dict[str, Any]:
@@ -340,7 +441,8 @@ def rename_weight(path: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the path of a leaf of an optimizer's state with the model's name of its weight.
 
     The state may have the file's own tree of weights, or a part of it, as behind a mask of optax:
-    the end of the path is then an array's path in the file's tree.
+    the end of the path is then an array's path in the file's tree. The default optimizer, and what
+    wraps the file's, has the model's name already.
     """
     tree = user().weight_tree
     if tree is None:
@@ -348,7 +450,10 @@ def rename_weight(path: tuple[Any, ...]) -> tuple[Any, ...]:
     for start in range(len(path) + 1):
         name = name_path(path[start:])
         if name in tree.names:
-            return *path[:start], DictKey("weights"), DictKey(name)
+            parents = path[:start]
+            if parents[-1:] == (DictKey("weights"),):
+                return path
+            return *parents, DictKey("weights"), DictKey(name)
     return path
 
 
@@ -448,7 +553,25 @@ def make_weights() -> dict[str, np.ndarray]:
 def batch(size: int) -> tuple[Any, Any]:
     """Return inputs and targets in NumPy arrays. Raises Fault."""
     x, y = user().make_batch(size)
-    return map_tree(np.asarray, x), map_tree(np.asarray, y)
+    return map_tree(to_numpy, x), map_tree(to_numpy, y)
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    """Return an array of a batch in NumPy.
+
+    A key of random numbers becomes its data, which `jax.random` takes as well. Raises Fault for the
+    key of another generator than the default, since its data do not tell which.
+    """
+    if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        return np.asarray(array)
+    generator = jax.random.key_impl(array)
+    if generator != jax.random.key_impl(jax.random.key(0)):
+        raise user().fault(
+            "batch",
+            f"batch(n) gave a key of the generator {generator}: make it in the model from a number "
+            "in the batch, or set jax_default_prng_impl in the file",
+        )
+    return np.asarray(jax.random.key_data(array))
 
 
 def explain_uncut(inputs: Any, size: int) -> str:
