@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.version import Version
 
@@ -12,6 +12,7 @@ from framebench.devices.catalog import Device
 from framebench.devices.plans.planned import Planned, describe_code
 from framebench.devices.tables.table import group_by_reason
 from framebench.strategies.strategy import TITLES
+from framebench.suite.sequences import drop_duplicates
 
 CAPTIONS = {
     "jax": "Planned by each release's own compiler, in MiB, not measured.",
@@ -36,7 +37,7 @@ def tabulate_releases(predictions: Sequence[Planned], device: Device) -> Iterato
 def make_table(predictions: Sequence[Planned], device: Device) -> Table:
     """Return a table of one framework's predictions, with a column for each release."""
     framework = predictions[0].framework
-    by_case: dict[str, dict[str, Planned]] = {}
+    by_case: dict[str, dict[str, Planned]] = {}  # and then by release
     reasons = {}
     for planned in predictions:
         by_case.setdefault(planned.case, {})[planned.framework_version] = planned
@@ -45,22 +46,46 @@ def make_table(predictions: Sequence[Planned], device: Device) -> Table:
     versions = sorted({planned.framework_version for planned in predictions}, key=Version)
     rows = []
     for case, by_version in sorted(by_case.items()):
-        cells = [describe_release(by_version.get(version)) for version in versions]
-        in_order = [by_version[version] for version in versions if version in by_version]
-        rows.append((case, *cells, describe_change(in_order)))
-    caption = f"{CAPTIONS[framework]} Change: the newest that has a plan against the oldest."
-    # a note says what a simulation of another release is made of; XLA's plan is the release's own
-    if framework == "torch":
-        for note in dict.fromkeys(note for planned in predictions for note in planned.notes):
-            caption += f" {note}"
+        rows.append(make_row(case, by_version, versions))
     return Table.of_text(
         f"Releases of {TITLES[framework]} by what they plan for one {device.title}",
-        f"{caption} {describe_code(planned.origin.commit for planned in predictions)}",
+        write_caption(framework, predictions),
         ("case", *versions, "change"),
         rows,
         left=1,
         notes=tuple(group_by_reason(reasons)),
     )
+
+
+def make_row(
+    case: str, by_version: Mapping[str, Planned], versions: Sequence[str]
+) -> tuple[str, ...]:
+    """Return a case's cells: its name, what each release planned, and the change.
+
+    `versions` has those of all cases, the oldest first.
+    """
+    cells = []
+    in_order = []
+    for version in versions:
+        planned = by_version.get(version)
+        cells.append(describe_release(planned))
+        if planned is not None:
+            in_order.append(planned)
+    return (case, *cells, describe_change(in_order))
+
+
+def write_caption(framework: str, predictions: Sequence[Planned]) -> str:
+    """Return what the numbers of a table are, and by which code they were planned."""
+    sentences = [
+        CAPTIONS[framework],
+        "Change: the newest that has a plan against the oldest.",
+    ]
+    # a note says what a simulation of another release is made of; XLA's plan is the release's own
+    if framework == "torch":
+        for planned in predictions:
+            sentences += planned.notes
+    sentences.append(describe_code(planned.origin.commit for planned in predictions))
+    return " ".join(drop_duplicates(sentences))
 
 
 def describe_release(planned: Planned | None) -> str:
