@@ -205,10 +205,11 @@ def make_row(
         blocks: The blocks from which ratios of step times are computed.
         searches: See `make_rows`.
     """
-    newest, record, timed = measured
+    newest, record, peaked, timed = measured
     values = describe_case(newest)
     values |= describe_verification(measured)
     values |= describe_memory(record)
+    values |= describe_spread(peaked)
     values |= find_needs(record, searches)
     values["needs_ratio"] = divide_needs(record, base, searches)
     values |= describe_times(timed, count_work(newest.parsed))
@@ -289,6 +290,20 @@ def describe_memory(record: RecordBase) -> dict[str, Any]:
         library_bytes=record.library_bytes,
         activation_bytes=get_activation_bytes(record),
     )
+
+
+def describe_spread(peaked: Sequence[RecordBase]) -> dict[str, Any]:
+    """Return the columns that say how far the peaks of a case's sessions lie apart, in bytes.
+
+    `peaked` are the records of the case whose peaks may be compared. A session that was interrupted
+    and resumed may have several.
+    """
+    sessions = {record.provenance.session for record in peaked}
+    lowest, highest = None, None
+    if len(sessions) > 1:  # one session says nothing about how far others lie
+        peaks = [record.peaks[record.step_instrument or ""] for record in peaked]
+        lowest, highest = min(peaks), max(peaks)
+    return dict(peak_sessions=len(sessions), step_low_bytes=lowest, step_high_bytes=highest)
 
 
 def describe_times(timed: Sequence[RecordBase], work: float | None) -> dict[str, Any]:

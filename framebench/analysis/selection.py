@@ -9,7 +9,7 @@ its result.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Generic, NamedTuple
 
 from framebench.records.pins import find_pinned_version
@@ -58,6 +58,7 @@ class Measured(NamedTuple, Generic[AnyRecord]):
 
     newest: AnyRecord  # its status is that of the case
     record: AnyRecord  # has the peaks: the newest with any, or else the newest
+    peaked: tuple[AnyRecord, ...]  # comparable with the peaks of `record`, oldest first
     timed: tuple[AnyRecord, ...]  # of every block, oldest first; empty if the newest has no numbers
 
 
@@ -93,13 +94,14 @@ def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
     """Return the records of a case that count.
 
     If the newest record failed, no record has numbers. Otherwise peaks are those of the newest ok
-    record that has any, and times those of every ok record that was timed.
+    record that has any, and times those of every ok record that was timed. How far peaks of several
+    sessions lie apart is told by the usable records that the same instrument read.
     """
     ordered = sorted(case_records, key=get_measurement_time)
     # a case that no longer runs has no numbers, whatever it once had
     newest = ordered[-1]
     if newest.status != "ok":
-        return Measured(newest, record=newest, timed=())
+        return Measured(newest, record=newest, peaked=(), timed=())
     with_peaks = newest
     timed = []
     for record in ordered:
@@ -109,7 +111,29 @@ def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
             with_peaks = record
         if record.timed:
             timed.append(record)
-    return Measured(newest, record=with_peaks, timed=tuple(timed))
+    peaked = select_comparable_peaks(ordered, with_peaks) if newest.usable else ()
+    return Measured(newest, record=with_peaks, peaked=peaked, timed=tuple(timed))
+
+
+def select_comparable_peaks(
+    case_records: Sequence[AnyRecord], record: AnyRecord
+) -> tuple[AnyRecord, ...]:
+    """Return the usable records of a case whose peaks were read as that of `record` was.
+
+    They have the same instrument, device and number of threads. There are none if `record` is not
+    usable itself.
+    """
+    reading = describe_reading(record)
+    if record.step_instrument is None or not record.usable:
+        return ()
+    return tuple(
+        other for other in case_records if other.usable and describe_reading(other) == reading
+    )
+
+
+def describe_reading(record: RecordBase) -> tuple[str | None, str | None, int | None]:
+    """Return what the peaks of one case must have in common to be compared."""
+    return record.step_instrument, record.device, record.provenance.threads
 
 
 def select_one_version(records: Iterable[AnyRecord]) -> list[AnyRecord]:

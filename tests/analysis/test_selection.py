@@ -43,14 +43,16 @@ def make_three_blocks() -> list[Record]:
 def test_the_newest_record_counts_but_the_times_of_all_records():
     old = make_measured("fp32", 200)
     new = make_later(make_measured("fp32", 300))
-    assert select_cases([new, old]) == [Measured(newest=new, record=new, timed=(old, new))]
+    (case,) = select_cases([new, old])
+    assert case == Measured(newest=new, record=new, peaked=(old, new), timed=(old, new))
 
 
 def test_the_peak_is_of_the_newest_record_that_has_one():
     first, second, third = make_three_blocks()
     older = change_provenance(first, measured_at="2025-01-01T00:00:00Z")
     (case,) = select_cases([third, second, first, older])
-    assert case == Measured(newest=third, record=first, timed=(older, first, second, third))
+    blocks = (older, first, second, third)
+    assert case == Measured(newest=third, record=first, peaked=(older, first), timed=blocks)
 
 
 def test_blocks_of_an_older_protocol_do_not_count():
@@ -64,7 +66,9 @@ def test_a_block_of_fewer_than_three_rounds_has_a_peak_and_no_times_that_count()
     (full,) = make_blocks([(CASE, [[1.0, 1.0, 1.0]])])
     (short,) = make_blocks([(CASE, [[9.0, 9.0, math.nan]])], peaks=[100])
     later = make_later(short)
-    assert select_case([full, later]) == Measured(newest=later, record=later, timed=(full,))
+    assert select_case([full, later]) == Measured(
+        newest=later, record=later, peaked=(later,), timed=(full,)
+    )
     (row,) = make_rows([short])
     assert (row.peak_bytes, row.step_time_s, row.samples, row.blocks) == (100, None, 0, 0)
 
@@ -83,7 +87,7 @@ def test_a_case_that_no_longer_runs_has_no_numbers():
     first, second, third = make_three_blocks()
     crash = make_later(second.model_copy(update={"status": "crashed"}))
     assert select_case([first, second, third, crash]) == Measured(
-        newest=crash, record=crash, timed=()
+        newest=crash, record=crash, peaked=(), timed=()
     )
 
 

@@ -5,6 +5,7 @@ contains.
 from __future__ import annotations
 
 from io import StringIO
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,9 +15,11 @@ from rich.console import Console
 
 from framebench.analysis import tables
 from framebench.analysis.flops import count_step_flops
+from framebench.analysis.frames import make_rows
 from framebench.analysis.rendering import MIB, Table
 from framebench.records.record import Record
 from framebench.suite.case import Case
+from framebench.suite.result import StrategyEffect, Verification
 from tests.fake_records import CASE, change_provenance, make_blocks, make_frame, make_measured
 
 
@@ -116,6 +119,59 @@ def test_a_single_block_has_no_range():
     assert df["throughput"].notna().all()
     ends = df[["step_low_s", "step_high_s", "throughput_low", "throughput_high"]]
     assert ends.isna().all(axis=None)
+
+
+OTHER_PEAKS = {
+    "another instrument": {"peaks": {"allocator.in_use": 900}},
+    "another release": {"origin": {"versions": {"torch": "2"}}},
+    "another machine": {"origin": {"machine": "n"}},
+    "another device": {"origin": {"hardware": {"cpu": "x", "device": "a GPU"}}},
+    "more threads": {"origin": {"threads": 2}},
+    "an older protocol": {"origin": {"protocol": 1}},
+    "a limit of memory": {"origin": {"memory_limit": 2**30}},
+    "something planted": {"origin": {"planted": {"leak": 1.0}}},
+    "a failure": {"status": "oom", "reason": "memory ran out"},
+    "a wrong result": {"verification": Verification(passed=False, relative_error={"loss": 1.0})},
+    "no visible effect": {"effect": StrategyEffect(proven=False, evidence={})},
+    "another batch": {"batch": 8},
+    "another size": {"size": "cpu"},
+}
+
+
+def make_session(name: str, peak: int, **changes: Any) -> Record:
+    """Return a record of the baseline by a session; of several, later names are later sessions."""
+    origin = {"session": name, "measured_at": f"2026-01-0{ord(name) - ord('a') + 1}T00:00:00Z"}
+    origin |= changes.pop("origin", {})
+    return make_measured("fp32", peak, origin=origin, **changes)
+
+
+def test_a_row_has_the_lowest_and_highest_peak_of_its_sessions():
+    (row,) = make_rows([make_session("a", 110), make_session("b", 90), make_session("c", 100)])
+    assert row.step_bytes == 100
+    assert (row.peak_sessions, row.step_low_bytes, row.step_high_bytes) == (3, 90, 110)
+
+
+@pytest.mark.parametrize("other", OTHER_PEAKS.values(), ids=OTHER_PEAKS)
+def test_peaks_that_cannot_be_compared_do_not_widen_a_range(other):
+    sessions = [make_session("b", 90), make_session("c", 100)]
+    rows = make_rows([make_session("a", 900, **other), *sessions])
+    (row,) = [row for row in rows if row.step_bytes == 100]
+    assert (row.peak_sessions, row.step_low_bytes, row.step_high_bytes) == (2, 90, 100)
+
+
+def test_several_peaks_of_one_session_have_no_range():
+    """A session that was resumed may have measured a case twice."""
+    (row,) = make_rows([make_session("a", 90), make_session("a", 100)])
+    assert (row.peak_sessions, row.step_low_bytes, row.step_high_bytes) == (1, None, None)
+
+
+@pytest.mark.parametrize("name", ["a failure", "a wrong result", "no visible effect"])
+@pytest.mark.parametrize("peaks", [{"host.rss": 900}, {}], ids=["a peak", "times alone"])
+def test_a_row_that_is_not_usable_has_no_sessions(name, peaks):
+    sessions = [make_session("a", 90), make_session("b", 100)]
+    (row,) = make_rows([*sessions, make_session("c", 900, peaks=peaks, **OTHER_PEAKS[name])])
+    assert not row.usable
+    assert (row.peak_sessions, row.step_low_bytes, row.step_high_bytes) == (0, None, None)
 
 
 def test_a_baseline_has_a_ratio_to_that_of_pytorch(timed):
