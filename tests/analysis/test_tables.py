@@ -121,7 +121,7 @@ def test_a_single_block_has_no_range():
     assert ends.isna().all(axis=None)
 
 
-OTHER_PEAKS = {
+OTHER_PEAKS: dict[str, dict[str, Any]] = {
     "another instrument": {"peaks": {"allocator.in_use": 900}},
     "another release": {"origin": {"versions": {"torch": "2"}}},
     "another machine": {"origin": {"machine": "n"}},
