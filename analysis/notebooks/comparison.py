@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from IPython.display import Markdown, display
+from matplotlib.ticker import MaxNLocator
 
 import framebench
 
@@ -149,38 +150,82 @@ else:
 # %% [markdown]
 # ## 3. Memory against speed
 #
-# Left and up is better. The line joins the strategies that no other beats in both (Pareto).
+# Left and up is better. Each panel has its own axes, and that of speed is logarithmic. The line
+# joins what no other strategy of the framework beats in both (Pareto), with its name. The cross is
+# the baseline. Strategies whose intervals overlap (`time_ratio_low`) may change places.
+
 
 # %%
+def select_front(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that no other beats in both, from the lowest peak to the highest."""
+    ranked = rows.sort_values(["relative_peak", "relative_throughput"], ascending=[True, False])
+    fastest_before = ranked["relative_throughput"].cummax().shift(fill_value=0)
+    return ranked[ranked["relative_throughput"] > fastest_before]
+
+
+def draw_front(axes: plt.Axes, front: pd.DataFrame, colour: str) -> None:
+    """Join the strategies of a front, and name each but the baseline.
+
+    To the left of a strategy on the front none is as fast, and to the left of the first one there
+    is none at all: names there cover no point. The first one's is below, since the second may lie
+    close by.
+    """
+    axes.plot(
+        front["relative_peak"],
+        front["relative_throughput"],
+        drawstyle="steps-post",
+        color=colour,
+        linewidth=1,
+    )
+    named = front[~front["baseline"]]
+    for number, row in enumerate(named.itertuples()):
+        is_first = number == 0
+        axes.annotate(
+            row.strategy,
+            (row.relative_peak, row.relative_throughput),
+            xytext=(-4, -2 if is_first else 2),
+            textcoords="offset points",
+            ha="right",
+            va="top" if is_first else "bottom",
+            fontsize=8,
+        )
+
+
 rated = at_base.dropna(subset=["relative_peak", "relative_throughput"])
-rated = rated[~rated["baseline"]]
-if rated.empty:
+if rated["baseline"].all():
     display(Markdown(f"No strategy was timed next to its baseline on {PLACE}."))
 else:
     grid = sns.relplot(
-        rated,
+        rated[~rated["baseline"]],
         x="relative_peak",
         y="relative_throughput",
         hue="framework",
         hue_order=FRAMEWORKS,
         palette=COLOURS,
-        col="workload",
-        height=3.6,
-        aspect=0.9,
+        row="workload",
+        col="framework",
+        col_order=FRAMEWORKS,
+        legend=False,
+        facet_kws={"sharex": False, "sharey": False},
+        height=3.4,
+        aspect=1.15,
     )
-    grid.set_titles("{col_name}").refline(x=1, y=1)
+    grid.set_titles("{row_name}, {col_name}").refline(x=1, y=1)
     grid.set_axis_labels("peak / baseline's", "throughput / baseline's")
-    for (workload, framework), group in rated.groupby(["workload", "framework"]):
-        ranked = group.sort_values("relative_peak")
-        front = ranked[ranked["relative_throughput"] == ranked["relative_throughput"].cummax()]
-        axes = grid.axes_dict[workload]
-        axes.plot(
-            front["relative_peak"],
-            front["relative_throughput"],
-            drawstyle="steps-post",
-            color=COLOURS[framework],
-            linewidth=1,
-        )
+    for (workload, framework), axes in grid.axes_dict.items():
+        axes.set_yscale("log", base=2)
+        axes.plot(1, 1, "x", color="black")
+        left, right = axes.get_xlim()
+        axes.set_xticks([tick for tick in axes.get_xticks() if left < tick < right])
+        axes.set_xlim(left - 0.75 * (right - left), right)  # room for names
+        axes.margins(y=0.2)
+        slowest, fastest = axes.get_ylim()
+        if fastest < 4 * slowest:  # too few powers of two to read the axis by
+            axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_formatter("{x:g}")
+        of_panel = (rated["workload"] == workload) & (rated["framework"] == framework)
+        draw_front(axes, select_front(rated[of_panel]), COLOURS[framework])
+    grid.tight_layout()
 
 # %% [markdown]
 # ## 4. Releases over time
@@ -238,12 +283,31 @@ figure.tight_layout()
 # ## 6. Relative to the baseline
 #
 # The same strategies by batch, each against the baseline of the same batch: what a strategy saves
-# is no constant.
+# is no constant. A bar goes from the lowest peak of any session over the highest of the baseline to
+# the highest over the lowest; where one session measured either, there is none.
 
 # %%
 by_batch = select_several(training)
-by_batch = by_batch[~by_batch["baseline"]]
+QUESTION = ["workload", "framework", "batch"]
+ends = ["step_low_bytes", "step_high_bytes"]
+base = training[training["baseline"]].set_index(QUESTION)[ends].add_prefix("base_")
+by_batch = by_batch[~by_batch["baseline"]].join(base, on=QUESTION)
+by_batch = by_batch.assign(
+    low=by_batch["step_low_bytes"] / by_batch["base_step_high_bytes"],
+    high=by_batch["step_high_bytes"] / by_batch["base_step_low_bytes"],
+)
 if by_batch.empty:
     display(Markdown(f"No strategy was measured at two batches on {PLACE}."))
 else:
-    draw_by_batch(by_batch, "relative_peak", "peak / baseline's").refline(y=1)
+    grid = draw_by_batch(by_batch, "relative_peak", "peak / baseline's").refline(y=1)
+    ranged = by_batch.dropna(subset=["low", "high"])
+    for workload, rows in ranged.groupby("workload"):
+        grid.axes_dict[workload].vlines(
+            rows["batch"], rows["low"], rows["high"], color="black", linewidth=2, zorder=3
+        )
+    widths = (ranged["high"] - ranged["low"]) / ranged["relative_peak"]
+    counted = f"{len(ranged)} of {len(by_batch)} ratios have a bar."
+    if len(ranged):
+        counted += f" It is {widths.median():.1%} of its ratio in the median, and at most "
+        counted += f"{widths.max():.1%}."
+    display(Markdown(counted))
