@@ -125,6 +125,30 @@ def batch(n):
 def loss(output, target):
     return ((output - target) ** 2).mean()
 """
+# texts of LENGTH of 64 words each, packed one after the other
+PACKED = """
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.layer = nn.Embedding(100, 1024), nn.Linear(1024, 4096)
+
+    def forward(self, words, lengths):
+        packed = pack_padded_sequence(self.embedding(words), lengths.cpu(), batch_first=True)
+        return self.layer(packed.data).relu().mean()
+
+def model():
+    return Packed()
+
+def batch(n):
+    return (torch.ones(n, 64, dtype=torch.long), torch.full((n,), LENGTH)), torch.zeros(())
+
+def loss(output, target):
+    return (output - target) ** 2
+"""
 # as in QLoRA
 QUANTIZED = """
 import bitsandbytes
@@ -286,6 +310,19 @@ def test_a_file_may_compute_its_widths_by_tensors_and_draw_weights_within_bounds
     assert done.returncode == 0, done.stderr
     (planned,) = json.loads(done.stdout)
     assert planned["parts"]["weights"] == 512 * 1024 * 4
+
+
+@pytest.mark.slow
+def test_a_model_may_read_lengths_that_come_with_its_batch(tmp_path):
+    temporaries = {}
+    for length in (16, 48):
+        code = PACKED.replace("LENGTH", str(length))
+        done = run_on_file("predict", code, tmp_path, "--batch", "64", "--json")
+        assert done.returncode == 0, done.stderr
+        (planned,) = json.loads(done.stdout)
+        temporaries[length] = planned["parts"]["temporaries"]
+    assert temporaries[16] > 64 * 16 * 4096 * 4, "a gradient of the layer's result is among them"
+    assert temporaries[48] == 3 * temporaries[16]
 
 
 @pytest.mark.parametrize(

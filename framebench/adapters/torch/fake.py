@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters import find_switches
 from framebench.adapters.torch.adapter import TorchAdapter
+from framebench.adapters.torch.fake_numbers import know_numbers
 from framebench.adapters.torch.modes import set_mode, use_default_dtype
 from framebench.suite.case import Case
 
@@ -48,12 +50,19 @@ class FakeAdapter(TorchAdapter):
         return set_mode(model, self.recipe.evaluates)
 
     def put_target(self, y: np.ndarray | Tensor) -> Tensor:
-        if isinstance(y, np.ndarray):
-            share = y[self.recipe.share] if y.ndim else y
-            dtype = torch.from_numpy(np.empty(0, share.dtype)).dtype
-            y = torch.empty(share.shape, dtype=dtype)
-        elif y.layout == torch.strided and not y.is_nested:
-            y = torch.empty(y.shape, dtype=y.dtype)  # a user's tensor in 16 bits, with numbers
+        """Return a fake tensor of this rank's share, whose numbers are known if it is small.
+
+        A model may read them, such as the lengths of packed texts.
+        """
+        with _disable_current_modes():
+            if isinstance(y, np.ndarray):
+                y = torch.from_numpy(y[self.recipe.share] if y.ndim else y)
+        if y.layout == torch.strided and not y.is_nested:
+            with _disable_current_modes():
+                y = y.contiguous()
+            fake = torch.empty(y.shape, dtype=y.dtype)
+            know_numbers(fake, y)
+            y = fake
         return y.to(self.torch_device)
 
 

@@ -158,6 +158,17 @@ def keep_numbers(fake: FakeTensor, result: Tensor) -> None:
     setattr(storage, NUMBERS, torch.empty(0, dtype=result.dtype).set_(copy))
 
 
+def know_numbers(fake: Tensor, real: Tensor) -> None:
+    """Let a program read the numbers of a fake tensor: those of a real one of the same layout.
+
+    Of a larger tensor than `MOST_BYTES` they stay unknown.
+    """
+    with _disable_current_modes():
+        vars(fake.untyped_storage()).pop(NUMBERS, None)
+        if isinstance(fake, FakeTensor) and real.nbytes <= MOST_BYTES:
+            keep_numbers(fake, real)
+
+
 def describe_layout(tensor: Tensor) -> tuple[object, ...]:
     """Return a tensor's type, and where in its storage each of its numbers lies."""
     return tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset()
