@@ -132,10 +132,17 @@ def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, .
     claim ends the command; the command that its message suggests ends with `options`.
     """
     from framebench.claims.registry import REGISTRY, UnknownClaim
+    from framebench.claims.search import compares_speed_of_frameworks
 
     sizes = sorted({profile.size for profile in profiles.PROFILES.values()})
     if size not in sizes:
         fail(f"no size {size!r}; sizes: {', '.join(sizes)}", 2)
+    if compares_speed_of_frameworks(" ".join(queries)):
+        fail(
+            "no claim compares the speed of JAX and PyTorch; what was measured: framebench report "
+            f"'resnet50/*/train/*' --short{options}, on a GPU docs/gpu.md",
+            2,
+        )
     for sentence in REGISTRY.list_other_commands(queries):
         say(sentence)
     try:

@@ -217,10 +217,13 @@ def write_tables(
 
     tables = make_tables(records, results)
     if not machines:
-        for table in tables:
-            # the others are of what several machines have published, or have nothing to show
-            if table.machine and table.rows and table.is_short == short:
-                table.terminal(out)
+        # the others are of what several machines have published, or have nothing to show
+        named = [table for table in tables if table.machine and table.rows]
+        shown = [table for table in named if table.is_short == short]
+        if short and not shown:  # such tables leave out rows, and here there is none to leave out
+            shown = named
+        for table in shown:
+            table.terminal(out)
     for machine in machines:
         print_summary(results, machine)
         if to is None:

@@ -3,7 +3,7 @@
 import pytest
 
 from framebench.claims.registry import REGISTRY, UnknownClaim
-from framebench.claims.search import find_workloads, stem
+from framebench.claims.search import compares_speed_of_frameworks, find_workloads, stem
 
 ENGLISH = [
     ("fp16", "B1 memory"),
@@ -142,3 +142,20 @@ def test_ids_and_parts_are_found_as_they_are_typed(typed, names):
 def test_models_that_a_query_names_are_found(typed, workloads):
     assert find_workloads(typed) == workloads
     assert not set(REGISTRY.list_unknown_words([typed])) & {"unet", "resnet", "halves"}
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("is jax faster than pytorch", True),
+        ("JAX faster", True),
+        ("PyTorch vs JAX: speed of ResNet-50 training on a GPU?", True),
+        ("which framework is fastest", True),
+        ("is amp faster in pytorch", False),
+        ("is Jittor faster than PyTorch", False),
+        ("jax", False),
+        ("faster", False),
+    ],
+)
+def test_a_question_which_framework_is_faster_is_about_no_claim(query, expected):
+    assert compares_speed_of_frameworks(query) is expected

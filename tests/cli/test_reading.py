@@ -132,6 +132,13 @@ def test_report_prints_each_table_once():
     assert all(title.endswith(", in short") for title in short)
 
 
+def test_report_in_short_shows_named_strategies_that_are_all_usual():
+    options = "transformer/torch/train/{fp32,checkpoint}/b4/cpu", "--machine", MACHINE, "--short"
+    printed = framebench("report", *options, results=RESULTS, code=0).stdout
+    assert f"{MACHINE}: transformer train, batch 4, size cpu" in printed
+    assert "checkpoint" in printed
+
+
 @pytest.mark.parametrize("options", [(), ("--html",), ("*/torch", "--to", "x")])
 def test_report_in_short_is_of_named_cases_alone(options):
     done = framebench("report", "--short", *options, results=RESULTS, code=2)
