@@ -52,6 +52,11 @@ class Device:
     topology: str = ""  # of a TPU: its smallest slice, as XLA names it
 
     @property
+    def has_bfloat16(self) -> bool:
+        """Return whether the device computes in bfloat16: TPUs do, and GPUs since Ampere."""
+        return self.kind == "tpu" or self.compute_capability >= (8, 0)
+
+    @property
     def capability(self) -> str:
         """Return the compute capability as text, such as 9.0, or "" for a TPU."""
         return ".".join(map(str, self.compute_capability)) if self.kind == "gpu" else ""
@@ -94,4 +99,7 @@ def find(name: str) -> Device:
     nearest = get_close_matches(name_in_catalog, BY_NAME, 1, cutoff=0.4)
     nearest += [known for known in BY_NAME if name_in_catalog in known]
     hint = f"; the nearest is {nearest[0]}" if nearest else ""
-    raise UnknownDevice(f"no device {name!r}{hint}; devices: {', '.join(BY_NAME)}")
+    raise UnknownDevice(
+        f"no device {name!r}{hint}; devices: {', '.join(BY_NAME)}. In place of a GPU that is not "
+        "listed take one of its generation, and its memory by --budget, such as 11GiB"
+    )

@@ -310,9 +310,12 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         closest = describe_briefly(advice.too_large[0])
         return f"nothing fits. Closest: {closest}, {describe_size(question)}{hint}"
     best = advice.fitting[0]
+    budget = f"{format_mib(question.budget)} MiB"
+    if best.evidence.device == "cpu":
+        budget += " for the job alone, without the libraries"  # `NOT_IN_BUDGET`
     sentences = [
         f"{question.workload} {question.scenario}, {describe_size(question)}, within "
-        f"{format_mib(question.budget)} MiB, by {advice.machine}: {best.name} "
+        f"{budget}, by {advice.machine}: {best.name} "
         f"{describe_rank(advice)}.",
         describe_fit(best, advice.machine),
         suggest_search(best, question, options),

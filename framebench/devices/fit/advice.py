@@ -145,10 +145,20 @@ def choose_candidates(
         raise UnknownCase(f"one workload and scenario at a time, not {groups[1]} as well")
     if only_usual:
         candidates = select_usual(candidates)
+        if not device.has_bfloat16:
+            candidates = [take_float16(case) for case in candidates]
     cases, left_out = leave_out_unpredictable(candidates, device)
     if only_usual:
         left_out = select_whole_frameworks(candidates, cases, left_out)
     return cases, left_out
+
+
+def take_float16(case: Case) -> Case:
+    """Return the case in float16 if it is in mixed precision with bfloat16, else the case."""
+    parts = case.strategy.split("+")
+    return replace(
+        case, strategy="+".join("amp_fp16" if part == "amp_bf16" else part for part in parts)
+    )
 
 
 def select_whole_frameworks(

@@ -18,6 +18,10 @@ from framebench.devices.simulation.torch_gpu import Gpu
 ASKED_SINCE = (2, 8)
 
 
+class SlowConvolution(NotImplementedError):
+    """A convolution that PyTorch runs without cuDNN, in memory that is not simulated."""
+
+
 def find_workspace(
     kind: str,
     values: Tensor,
@@ -37,8 +41,17 @@ def find_workspace(
         out_shape: The shape of its output.
         settings: stride, padding, dilation, whether it is transposed, output padding and groups.
         gpu: The GPU that cuDNN is told of.
+
+    Raises SlowConvolution.
     """
     stride, padding, dilation, transposed, _, groups = settings
+    # `supportsBFloat16ConvolutionWithCuDNNv8` in ATen/cuda/detail/CUDAHooks.cpp
+    is_unsupported = values.dtype == torch.bfloat16 and not gpu.device.has_bfloat16
+    if is_unsupported and takes_workspace(values, groups):
+        raise SlowConvolution(
+            f"cuDNN has no convolutions in bfloat16 for {gpu.device.title}, and the memory of "
+            "PyTorch's own slow ones is not simulated; this GPU computes in float16: amp_fp16"
+        )
     if not is_asked_of_cudnn(values, weight, groups, gpu):
         return []
     if values.dim() == 3:  # view1d_as_2d in ATen/native/Convolution.cpp

@@ -34,6 +34,7 @@ from framebench.devices.simulation.scope import (
 from framebench.devices.simulation.torch_bounds import add_bounds, bound_by, bound_by_extremes
 from framebench.devices.simulation.torch_choices import BoundedStep
 from framebench.devices.simulation.torch_compiled import UnsupportedCompilation
+from framebench.devices.simulation.torch_convolutions import SlowConvolution
 from framebench.devices.simulation.torch_device import replace_attribute
 from framebench.devices.simulation.torch_gpu import RULES_OF_RELEASE, Gpu
 from framebench.devices.simulation.torch_kernels import NOT_HELD, WITHOUT_CUDNN
@@ -142,6 +143,8 @@ def simulate_case(case: Case, device: Device) -> PlannerAnswer:
         return simulate_or_refuse(case, device)
     except UnsupportedCompilation as error:
         return refuse(case, device, str(error))
+    except SlowConvolution as error:
+        return PlannerAnswer("not planned", str(error))
     except BoundedStep as error:
         least = run_case(case, device, chooses_all=False, waits_for_streams=False)
         most = run_case(case, device, chooses_all=True, waits_for_streams=True)
@@ -160,7 +163,7 @@ def simulate_case(case: Case, device: Device) -> PlannerAnswer:
 def simulate_or_refuse(case: Case, device: Device) -> PlannerAnswer:
     """Return the sizes of a case, also if the device's memory is not enough for it.
 
-    Raises the errors of the step, BoundedStep and UnsupportedCompilation.
+    Raises the errors of the step, BoundedStep, UnsupportedCompilation and SlowConvolution.
     """
     try:
         return describe_simulation(case, run_case(case, device, is_limited=True))

@@ -23,7 +23,8 @@ def test_the_command_answers_in_a_sentence_and_five_rows():
     long = framebench(*arguments, "--all").stdout
     headline, rows_of_short = short.split("\n", 1)
     assert headline.startswith(
-        f"transformer train, size cpu (256 tokens a sample), within 512.0 MiB, by {MACHINE}: torch "
+        f"transformer train, size cpu (256 tokens a sample), within 512.0 MiB for the job "
+        f"alone, without the libraries, by {MACHINE}: torch "
     )
     rows_of_long = long.split("\n", 1)[1]
     assert rows_of_short.count("tokens/s") == show.MOST_CANDIDATES_SHOWN

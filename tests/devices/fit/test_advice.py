@@ -137,6 +137,15 @@ def test_advise_tries_the_usual_strategies_and_combinations_by_default(fake_need
     assert "tf32" not in strategies, "it is tried only if it is named"
 
 
+def test_a_gpu_without_bfloat16_is_asked_about_float16_by_default(fake_needs):
+    planned_cases = fake_needs(need_a_gib)
+    device = ("--device", "t4-16gb")
+    framebench("advise", "transformer/torch/train/*/b1/full-350m", *device, code=0)
+    strategies = {case.strategy for case in planned_cases}
+    assert {"fp32", "amp_fp16", "checkpoint", "amp_fp16+checkpoint"} <= strategies
+    assert not any("bf16" in strategy for strategy in strategies)
+
+
 @pytest.mark.parametrize("command", ["advise", "max-batch"])
 def test_an_interrupted_search_prints_the_answers_so_far(fake_needs, command):
     """fp32 fits four samples; checkpoint is interrupted before its first plan has ended."""

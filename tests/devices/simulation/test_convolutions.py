@@ -48,6 +48,17 @@ def test_reserved_peaks_agree_with_a_gpu(case):
     assert answers[place]["peak_bytes"] == pytest.approx(measured, rel=0.02)
 
 
+@pytest.mark.parametrize("device", ["t4-16gb", "v100-16gb"])
+def test_convolutions_in_bfloat16_are_refused_where_pytorch_leaves_cudnn(environment, device):
+    places = {}
+    for strategy in ("amp_bf16", "amp_fp16"):
+        places[strategy] = f"resnet50/torch/train/{strategy}/b4/tiny@{device}"
+    answers = run_inside(environment["torch"], PROGRAMS / "torch_plans.py", *places.values())
+    assert answers[places["amp_bf16"]]["outcome"] == "not planned"
+    assert "amp_fp16" in answers[places["amp_bf16"]]["reason"]
+    assert answers[places["amp_fp16"]]["outcome"] == "planned"
+
+
 @pytest.fixture(scope="module")
 def bounds(environment):
     return run_inside(environment["torch"], PROGRAMS / "bounded_convolutions.py")
