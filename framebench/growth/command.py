@@ -89,6 +89,9 @@ def grow(
     if as_json:
         echo(json.dumps(table.as_json(growth)))
     else:
+        answer = table.describe_growth(growth)
+        if answer:
+            out.print(answer, markup=False, highlight=False, soft_wrap=True)
         table.tabulate_slopes(growth).terminal(out)
         if table.list_causes(growth):
             table.tabulate_kept(growth).terminal(out)

@@ -164,6 +164,26 @@ def tabulate_slopes(growth: Growth) -> Table:
     return Table(title, caption, pd.DataFrame(rows), shown, notes=tuple(list_notes(growth)))
 
 
+def describe_growth(growth: Growth) -> str:
+    """Return by how much memory grows in a step, and the first of what piles up; "" if it does not.
+
+    The bytes are of the first instrument that tells growth.
+    """
+    for name, slope in estimate_slopes(growth).items():
+        if slope.judge(SENSITIVITY[name]) == "grows":
+            size = describe_size(slope.value)
+            break
+    else:
+        return ""
+    text = f"{describe_subject(growth)}: memory grows by {size} a step ({name})."
+    causes = list_causes(growth)
+    if causes:
+        cause = causes[0]
+        text += f" First of what piles up: {cause.what}, made at {cause.made_at}"
+        text += f"; {cause.note}." if cause.note else "."
+    return text
+
+
 def describe_subject(growth: Growth) -> str:
     """Return the case or script whose steps were read.
 

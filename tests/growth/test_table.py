@@ -185,3 +185,19 @@ def test_the_slope_interval_has_its_stated_coverage():
 def test_growth_needs_one_instrument_and_no_growth_needs_all(private_bytes, verdict):
     growth = make_growth(host_malloc=FLAT, host_private=private_bytes)
     assert table.judge(growth) == verdict
+
+
+def test_the_answer_begins_with_the_bytes_of_a_step_and_what_piles_up_first():
+    losses = Leftover(
+        what="torch.Tensor",
+        made_at="train.py:8",
+        kind="object",
+        note="held by `losses`",
+        per_step=1.0,
+        bytes_per_step=None,
+    )
+    growth = make_growth(host_malloc=FLAT + 5_000 * NUMBERS)
+    text = table.describe_growth(growth.model_copy(update={"kept": (losses,)}))
+    assert text.startswith("a/b: memory grows by 5,000 B a step (host.malloc).")
+    assert "torch.Tensor, made at train.py:8; held by `losses`." in text
+    assert table.describe_growth(make_growth(host_malloc=FLAT)) == ""
