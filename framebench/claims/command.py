@@ -185,7 +185,7 @@ def print_entries(
     those that every suggested command has to repeat, `choices` those of `framebench claims` alone.
     """
     from framebench.claims.registry import ID
-    from framebench.claims.search import find_workloads
+    from framebench.claims.search import find_subjects
     from framebench.claims.show import make_answer, make_detail, make_list, split_by_source
 
     answers: list[Entry] = []
@@ -193,12 +193,12 @@ def print_entries(
         answers = entries
     elif queries and not any(ID.match(query.upper()) for query in queries):
         answers = entries[:1]
-    workloads = find_workloads(" ".join(queries))
+    subjects = find_subjects(" ".join(queries))
     for entry in answers:
         if everything:
             make_detail(entry, device, options).terminal(out)
         else:
-            make_answer(entry, device, options, choices, workloads).terminal(out)
+            make_answer(entry, device, options, choices, subjects).terminal(out)
     listed = [entry for entry in entries if entry not in answers]
     for machine_entries in group_by(listed, lambda entry: entry.machine).values():
         for source_entries in split_by_source(machine_entries):

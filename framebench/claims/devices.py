@@ -57,22 +57,22 @@ def describe_for_device(entry: Entry, device: str) -> str:
     return f"On {device}: {verdict} {' '.join(map(describe_verdict_of_source, groups))}"
 
 
-def describe_for_workload(entry: Entry, workload: str, device: str) -> str:
-    """Return the verdict on one model, by each source of its numbers.
+def describe_for_subject(entry: Entry, subject: str, device: str) -> str:
+    """Return the verdict on one model or framework, by each source of its numbers.
 
     A source of the `device` comes first, "" if none is named. Then a GPU's measurements come before
     plans, and these before a CPU's.
     """
-    lines = [line for line in select_usable(entry) if workload in line.workloads]
+    lines = [line for line in select_usable(entry) if subject in line.subjects]
     if not lines:
         metrics = {line.metric for line in select_usable(entry)}
         similar = []
         for line in entry.lines:
-            if line.value is not None and line.metric in metrics and workload in line.workloads:
+            if line.value is not None and line.metric in metrics and subject in line.subjects:
                 similar.append(f"{line.name} {line.measured}")
         if not similar:
-            return f"{workload}: no number of this claim is of it."
-        return f"{workload}: no verdict. Similar: {'; '.join(similar[:MOST_SIMILAR])}."
+            return f"{subject}: no number of this claim is of it."
+        return f"{subject}: no verdict. Similar: {'; '.join(similar[:MOST_SIMILAR])}."
     lines.sort(
         key=lambda line: (
             bool(device) and not is_of_device(line, device),
@@ -81,7 +81,7 @@ def describe_for_workload(entry: Entry, workload: str, device: str) -> str:
         )
     )
     groups = group_by(lines, describe_source).values()
-    return f"{workload}: {' '.join(map(describe_verdict_of_source, groups))}"
+    return f"{subject}: {' '.join(map(describe_verdict_of_source, groups))}"
 
 
 def list_similar_numbers(entry: Entry, device: str) -> list[str]:

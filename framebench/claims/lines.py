@@ -97,9 +97,14 @@ class Line:
         return " ".join(self.measurement.replace(self.place, "", 1).split())
 
     @property
-    def workloads(self) -> set[str]:
-        """Return the workloads of its cases; empty for a program."""
-        return {Case.from_id(case).workload for case in self.cases}
+    def frameworks(self) -> set[str]:
+        """Return the frameworks of its cases; empty for a program."""
+        return {Case.from_id(case).framework for case in self.cases}
+
+    @property
+    def subjects(self) -> set[str]:
+        """Return the workloads and the frameworks of its cases."""
+        return self.frameworks | {Case.from_id(case).workload for case in self.cases}
 
     @property
     def on_other_gpu(self) -> bool:

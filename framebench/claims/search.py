@@ -48,6 +48,11 @@ SPEED = re.compile("fast(er|est)?|slow(er|est)?|quick(er|est)?|speed|throughput|
 OTHER_WORD = re.compile(
     "vs|versus|or|and|than|compared?|better|best|gpus?|cpu|training|train|inference|much"
 )
+FRAMEWORKS = {
+    "torch": re.compile("torch"),
+    "jax": re.compile(r"\bjax|flax"),
+    "jittor": re.compile("jittor|计图"),
+}
 RESNET = re.compile(r"\bresnet[ -]?\d+")
 HAN = re.compile(r"[\u4e00-\u9fff]+")
 # an ending behind at least three letters; the longest, so that "pruned" and "pruning" are alike
@@ -75,6 +80,8 @@ def stem(word: str) -> str:
 
 
 MODEL_STEMS = frozenset(map(stem, ("resnet", "transformer", "gpt", "unet")))
+# Most claims hold of both, and a report's name has one. Jittor is what some claims are about.
+FRAMEWORK_STEMS = frozenset(map(stem, ("torch", "pytorch", "jax", "flax")))
 
 
 def list_words(text: str) -> list[str]:
@@ -123,9 +130,10 @@ def find_synonyms(text: str, file: Path = SYNONYMS) -> dict[str, set[str]]:
     return terms_by_concept
 
 
-def find_workloads(query: str) -> list[str]:
-    """Return the suite's workloads that a query names."""
-    return [name for name, pattern in WORKLOADS.items() if pattern.search(query.lower())]
+def find_subjects(query: str) -> list[str]:
+    """Return the suite's workloads and the frameworks that a query names."""
+    patterns = WORKLOADS | FRAMEWORKS
+    return [name for name, pattern in patterns.items() if pattern.search(query.lower())]
 
 
 def find_other_commands(query: str) -> list[str]:
@@ -140,7 +148,7 @@ def compares_speed_of_frameworks(query: str) -> bool:
     speeds = set(filter(SPEED.fullmatch, words))
     rest = words - frameworks - speeds
     ignored = set(filter(OTHER_WORD.fullmatch, rest)) | set(filter(SMALL_WORD.fullmatch, rest))
-    models = {word for word in rest if find_workloads(word)}
+    models = {word for word in rest if WORKLOADS.keys() & set(find_subjects(word))}
     return bool(frameworks and speeds) and rest == ignored | models
 
 
@@ -172,6 +180,11 @@ def find_terms(text: str) -> dict[str, float]:
     return terms
 
 
+def names_framework(term: str) -> bool:
+    """Return whether a term is the name of PyTorch or JAX, or a phrase with one."""
+    return not FRAMEWORK_STEMS.isdisjoint(term.split())
+
+
 class Index:
     """The terms of some claims."""
 
@@ -187,8 +200,14 @@ class Index:
             self.counts.update(self.weights[claim.name].keys())
 
     def rank(self, query: str) -> list[Claim]:
-        """Return the claims that a query finds, the best first, or none if it shares no term."""
+        """Return the claims that a query finds, the best first, or none if it shares no term.
+
+        A framework's name counts in a query of names alone.
+        """
         terms = find_terms(query)
+        others = {term: weight for term, weight in terms.items() if not names_framework(term)}
+        if others:
+            terms = others
         scores = {claim.name: self.score(terms, claim) for claim in self.claims}
         least = max(LEAST_SHARE_OF_BEST * max(scores.values()), LEAST_SCORE)
         # equal ones keep their order

@@ -13,7 +13,7 @@ from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
 from framebench.claims.devices import (
     describe_for_device,
-    describe_for_workload,
+    describe_for_subject,
     has_gpu_verdict,
     is_of_device,
     let_device_decide,
@@ -21,6 +21,7 @@ from framebench.claims.devices import (
 from framebench.claims.ledger import Entry, make_ledger
 from framebench.claims.lines import Line
 from framebench.claims.rule import MEASURED, NOT_MEASURED
+from framebench.claims.search import FRAMEWORKS
 from framebench.claims.store import get_device
 from framebench.devices.catalog import BY_NAME
 from framebench.records import store
@@ -203,15 +204,16 @@ def make_answer(
     device: str = "",
     options: str = "",
     choices: str = "",
-    workloads: Sequence[str] = (),
+    subjects: Sequence[str] = (),
 ) -> Table:
     """Return the verdict, for a device if one is named, and at most MOST_LINES measurements.
 
-    What holds of the `workloads` comes first, which the question named. `options` are those that
-    every suggested command has to repeat, `choices` those of `framebench claims` alone.
+    What holds of the `subjects` comes first, the models and frameworks that the question named.
+    `options` are those that every suggested command has to repeat, `choices` those of `framebench
+    claims` alone.
     """
     lines = let_device_decide([line for line in entry.lines if line.value is not None], device)
-    lines.sort(key=lambda line: (line.workloads.isdisjoint(workloads), *rank_line(line, device)))
+    lines.sort(key=lambda line: (line.subjects.isdisjoint(subjects), *rank_line(line, device)))
     # the last column has the records, which an answer leaves out
     rows = [make_line_row(line)[:-1] for line in lines[:MOST_LINES]]
     hidden_count = len(entry.lines) - len(rows)
@@ -219,7 +221,7 @@ def make_answer(
     if hidden_count:
         left_out = f"{format_count(hidden_count, 'more line')} and the remarks"
     return Table.of_text(
-        describe_answer(entry, device, options, workloads),
+        describe_answer(entry, device, options, subjects),
         f"{left_out}: `framebench claims '{entry.name}' --all{choices}{options}`.",
         LINE_COLUMNS[:-1],
         rows,
@@ -266,12 +268,13 @@ def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
 
 
 def describe_answer(
-    entry: Entry, device: str, options: str = "", workloads: Sequence[str] = ()
+    entry: Entry, device: str, options: str = "", subjects: Sequence[str] = ()
 ) -> str:
     """Return three or four lines: the verdict and what was claimed, the claim, and what to do.
 
     With a `device` the verdict is the one for it, and a fourth line may say how to predict it.
-    Without one `device` is "". A line on each of the `workloads` comes first.
+    Without one `device` is "". A line on each of the `subjects` comes first,
+    on frameworks if numbers are of several.
     """
     if device:
         verdict = describe_for_device(entry, device)
@@ -279,9 +282,13 @@ def describe_answer(
         numbers = entry.numbers
         verdict = f"{entry.judged[0].upper()}{entry.judged[1:]}. {numbers[0].upper()}{numbers[1:]}."
     place = f" Stands in {entry.place}." if entry.place else ""
-    lines = [describe_for_workload(entry, workload, device) for workload in workloads]
+    frameworks = {framework for line in entry.lines for framework in line.frameworks}
+    lines = []
+    for subject in subjects:
+        if subject not in FRAMEWORKS or len(frameworks) > 1:
+            lines.append(describe_for_subject(entry, subject, device))
     if lines:
-        verdict = f"All models: {verdict}"
+        verdict = f"In all: {verdict}"
     lines += [
         f"{verdict} Claimed: {entry.claimed} ({entry.metric}).",
         f"{entry.name}: {entry.says}{place}",

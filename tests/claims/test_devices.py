@@ -199,26 +199,26 @@ def two_models(entry) -> Entry:
 
 
 def test_an_answer_about_a_model_begins_with_that_models_verdict(entry):
-    answer = make_answer(entry, workloads=["transformer"])
+    answer = make_answer(entry, subjects=["transformer"])
     first, second, *_ = answer.title.splitlines()
     assert first == (
         "transformer: Measured on nvidia-h200: confirmed, -40.0 %. Planned for h100-80gb: "
         "confirmed, -30.0 % (-35.0 to -25.0). On a CPU: no effect, +0.0 %."
     )
-    assert second.startswith("All models: Confirmed")
-    of_device, *_ = make_answer(entry, "h100", workloads=["transformer"]).title.splitlines()
+    assert second.startswith("In all: Confirmed")
+    of_device, *_ = make_answer(entry, "h100", subjects=["transformer"]).title.splitlines()
     assert of_device.startswith("transformer: Planned for h100-80gb: confirmed")
 
 
 def test_a_model_that_decides_nothing_has_no_verdict(two_models):
-    similar, *_ = make_answer(two_models, workloads=["resnet50"]).title.splitlines()
+    similar, *_ = make_answer(two_models, subjects=["resnet50"]).title.splitlines()
     assert similar == "resnet50: no verdict. Similar: resnet50/torch -30.0 % (-35.0 to -25.0)."
-    none, *_ = make_answer(two_models, workloads=["unet3d"]).title.splitlines()
+    none, *_ = make_answer(two_models, subjects=["unet3d"]).title.splitlines()
     assert none == "unet3d: no number of this claim is of it."
 
 
 def test_rows_of_the_model_that_was_asked_about_come_first(two_models):
     on_gpu, of_resnet = [line.name for line in two_models.lines]
     assert make_answer(two_models).texts["comparison"] == [on_gpu, of_resnet]
-    asked = make_answer(two_models, workloads=["resnet50"])
+    asked = make_answer(two_models, subjects=["resnet50"])
     assert asked.texts["comparison"] == [of_resnet, on_gpu]

@@ -3,7 +3,7 @@
 import pytest
 
 from framebench.claims.registry import REGISTRY, UnknownClaim
-from framebench.claims.search import compares_speed_of_frameworks, find_workloads, stem
+from framebench.claims.search import compares_speed_of_frameworks, find_subjects, stem
 
 ENGLISH = [
     ("fp16", "B1 memory"),
@@ -35,6 +35,8 @@ CHINESE = [
     ("计图比PyTorch省显存吗", "B7 memory"),
 ]
 BEST = [
+    ("gradient checkpointing halves memory in JAX", "B2 memory"),
+    ("gradient checkpointing of ResNet in PyTorch", "B2 memory"),
     ("pruning", "B5"),
     ("gradient accumulation", "B9 memory"),
     ("gradient checkpointing", "B2 memory"),
@@ -131,16 +133,17 @@ def test_ids_and_parts_are_found_as_they_are_typed(typed, names):
 
 
 @pytest.mark.parametrize(
-    ("typed", "workloads"),
+    ("typed", "subjects"),
     [
         ("gradient checkpointing of ResNet halves memory", ["resnet50"]),
         ("amp on a 3D U-Net", ["unet3d"]),
         ("UNet and GPT-2", ["unet3d", "transformer"]),
+        ("checkpointing in JAX", ["jax"]),
         ("pruning", []),
     ],
 )
-def test_models_that_a_query_names_are_found(typed, workloads):
-    assert find_workloads(typed) == workloads
+def test_models_and_frameworks_that_a_query_names_are_found(typed, subjects):
+    assert find_subjects(typed) == subjects
     assert not set(REGISTRY.list_unknown_words([typed])) & {"unet", "resnet", "halves"}
 
 
