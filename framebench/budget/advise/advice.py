@@ -103,16 +103,17 @@ class Candidate:
     evidence: Row  # the newest row that the peak rests on
     timed_rows: Sequence[Row]  # of this strategy at any batch, each with a throughput
     speed: Row | None  # the timed row that ranks it, of its batch or of a smaller one
-    # the largest batch that was measured or ran under a limit; 0 for a model that is only described
+    # the largest batch that has a record; 0 for a model that is only described. A search does not
+    # count: peaks are predicted from records alone
     measured_up_to: int = 0
-    # where the largest batch is in question and is far: the largest of those measured that fits
+    # where the largest batch is in question and is far: the largest measured or tried that fits
     measured_fit: Candidate | None = None
     # where no batch fits: a smaller one that may, whose peak cannot be predicted; 0 for none
     unknown_batch: int = 0
 
     @property
     def is_far(self) -> bool:
-        """Return whether the batch is predicted further beyond measured ones than was studied."""
+        """Return whether the batch is predicted further beyond recorded ones than was studied."""
         if self.judged_by != "prediction" or not self.measured_up_to:
             return False
         return self.case.batch > STUDIED_REACH * self.measured_up_to
@@ -386,7 +387,7 @@ class StrategyEvidence:
             evidence=max(self.rows, key=lambda row: (row.case == case.id, row.measured_at)),
             timed_rows=self.timed_rows,
             speed=self.find_speed(case),
-            measured_up_to=max(self.list_measured_batches(case), default=0),
+            measured_up_to=max(self.list_recorded_batches(case), default=0),
         )
 
     def list_timed_up_to(self, batch: int) -> list[Row]:
@@ -459,9 +460,13 @@ class StrategyEvidence:
             return 2 * smallest
         return smallest
 
+    def list_recorded_batches(self, case: Case) -> set[int]:
+        """Return the batches of the case's size that have a record."""
+        return {row.batch for row in self.rows if row.size == case.size}
+
     def list_measured_batches(self, case: Case) -> set[int]:
         """Return the batches of the case's size that were measured, or that a search saw fit."""
-        batches = {row.batch for row in self.rows if row.size == case.size}
+        batches = self.list_recorded_batches(case)
         largest_fitting = self.find_searches(case).find_largest_fitting(self.budget)
         if largest_fitting:
             batches.add(largest_fitting)

@@ -624,8 +624,8 @@ def make_candidate_json(candidate: Candidate) -> dict[str, Any]:
     holds in addition to the peak. `least_needs_bytes` is less than `needs_bytes` where they are
     what other strategies keep, and a budget between the two may be enough. `judged_by` is what
     decides whether the candidate fits: a search, a record or a prediction. `measured_up_to` is the
-    largest batch that was measured or tried, and `far_beyond_measured` says that predictions so far
-    beyond it were not studied; `measured_fit` is then the largest measured batch that fits.
+    largest batch that has a record, and `far_beyond_measured` says that predictions so far beyond
+    it were not studied; `measured_fit` is then the largest batch, measured or tried, that fits.
     """
     measured_fit = candidate.measured_fit
     case, peak, evidence = candidate.case, candidate.peak, candidate.evidence

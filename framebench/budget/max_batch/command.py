@@ -150,7 +150,8 @@ class SearchRun:
             return False
         measured_at = f"{saved.provenance.measured_at:%Y-%m-%d %H:%M} UTC"
         say(f"{case.id}: measured {measured_at}; --again measures anew")
-        self.add(saved)
+        self.fits.append(saved)
+        self.show(saved)
         return True
 
     def search_case(self, case: Case, env: str | None) -> None:
@@ -179,12 +180,12 @@ class SearchRun:
                 folder,
                 show,
                 self.minutes,
+                on_saved=self.fits.append,
             )
-        self.add(fit)
+        self.show(fit)
 
-    def add(self, fit: Fit) -> None:
-        """Note an answer, and print its table unless all are printed as JSON."""
-        self.fits.append(fit)
+    def show(self, fit: Fit) -> None:
+        """Print the table of an answer, unless all are printed as JSON."""
         if not self.as_json:
             from framebench.budget.max_batch.table import make_table  # imports pandas
 
@@ -192,6 +193,8 @@ class SearchRun:
 
     def describe_saved(self) -> str:
         """Return the end of a message about an interrupted command: what it has saved."""
+        if not self.fits:
+            return "; nothing was found yet"
         return f"; what was found for {format_count(len(self.fits), 'case')} is kept"
 
 

@@ -173,11 +173,13 @@ def search_largest_batch(
     results: Path = runner.RESULTS,
     progress: Progress = ignore_phase,
     minutes: float = MINUTES,
+    on_saved: Callable[[Fit], None] = lambda fit: None,
 ) -> Fit:
     """Search for one framework and strategy, from the batch of the case on, and save the answer.
 
-    What an interrupted search has tried is saved, too. Raises OSError if that fails, or if a
-    disk is full.
+    What an interrupted search has tried is saved, too, before the interruption is passed on;
+    `on_saved` gets what was saved in either case. Raises OSError if saving fails, or if a disk is
+    full.
     """
     load_before = runner.read_load_average()
     prober = Prober(case, environment, options, progress)
@@ -218,6 +220,7 @@ def search_largest_batch(
         provenance=make_provenance(context, prober.origin, prober.origin is not None),
     )
     store.append(fit, find_file(results, environment))
+    on_saved(fit)
     if interrupt:
         progress(f"{case.id}: {answer}")
         raise interrupt

@@ -22,6 +22,7 @@ from framebench.budget.advise import show
 from framebench.budget.advise.advice import BudgetAdvice, Candidate, Question, advise, find_change
 from framebench.models import spec
 from framebench.records.record import Record
+from framebench.records.search import Probe
 from framebench.strategies.registry import find_strategy
 from framebench.suite.case import Case
 from framebench.suite.protocol import VERSION
@@ -640,6 +641,41 @@ def test_a_largest_batch_far_beyond_the_measured_ones_is_approximate_and_has_a_c
     assert table.texts["needs_bytes"] == ["9.5"]
     assert table.texts["extrapolated"] == ["about 94"]
     assert any(show.NOT_STUDIED in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "tried", "leads", "extrapolated"),
+    [
+        ((4,), 32, 32, True),  # the search is no evidence for how memory grows beyond it
+        ((2, 4, 8), 16, 16, True),
+        ((2, 4, 8, 40), 64, 77, False),  # within twice the largest record
+        ((4,), None, 4, True),
+    ],
+)
+def test_a_batch_that_an_interrupted_search_tried_comes_before_a_far_prediction(
+    recorded, tried, leads, extrapolated
+):
+    records = measure_batches(*recorded)
+    budget = 82 * MIB
+    fits = []
+    if tried:
+        peak = (1 + tried) * MIB
+        probe = Probe(batch=tried, outcome="fits", peaks={"host.rss": peak}, kept_bytes=0)
+        changes = {"status": "stopped", "probes": [probe], "largest": tried}
+        case = QUESTION.make_case("torch", "fp32", 1)
+        search = make_search(budget=budget, case=case, versions={"torch": "1"})
+        fits.append(search.model_copy(update=changes))
+    question = replace(QUESTION, budget=budget, batch=None)
+
+    advice = advise([make_rows(records)], question, Searches(fits))
+
+    (candidate,) = advice.fitting
+    assert candidate.shown.case.batch == leads
+    assert candidate.case.batch > (tried or 0)
+    answer = show.describe_answer(advice)
+    assert ("Extrapolated, so does about batch" in answer) == extrapolated
+    is_led_by_search = leads == tried
+    assert ("as tried under an enforced limit" in answer) == is_led_by_search
 
 
 def test_of_far_batches_the_least_memory_is_that_of_the_measured_ones():

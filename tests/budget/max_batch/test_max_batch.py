@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from framebench.analysis.searches import load_searches
 from framebench.budget.max_batch.figure import draw_largest, read_searches
 from framebench.budget.max_batch.measure import (
     BatchSearch,
+    Prober,
     conclude,
     find_file,
     find_saved,
@@ -188,6 +190,30 @@ def test_an_interrupted_search_keeps_and_says_how_far_it_came(unchecked, results
     assert [probe.batch for probe in fit.probes] == [1, 2, 4, 8]
     assert lines[-1].endswith("interrupted; 8 fits")
     assert any(line.endswith("/b8/tiny: fits") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("interrupted_at", "saved", "message"),
+    [
+        (1, 0, "interrupted; nothing was found yet"),
+        (2, 1, "interrupted; what was found for 1 case is kept"),
+        (16, 1, "interrupted; what was found for 1 case is kept"),
+    ],
+)
+def test_an_interrupted_max_batch_counts_every_search_that_it_saved(
+    interrupted_at, saved, message, unchecked, results, monkeypatch
+):
+    def probe(prober: Prober, batch: int, limit: int | None) -> Probe:
+        if batch == interrupted_at:
+            raise KeyboardInterrupt
+        return Probe(batch=batch, outcome="fits")
+
+    monkeypatch.setattr(Prober, "probe", probe)
+    where = "--env", unchecked.python, "--results", results
+    done = framebench("max-batch", "transformer/torch////tiny", "--budget", "64MiB", *where)
+    assert done.returncode == 130
+    assert message in done.stderr
+    assert len(list(load_searches(results))) == saved
 
 
 @pytest.mark.parametrize(
