@@ -24,6 +24,7 @@ from framebench.analysis.results import Results
 from framebench.analysis.rows import join_words
 from framebench.analysis.searches import Searches
 from framebench.cli.shared import echo, out
+from framebench.ranks.cases import list_rank_notes
 from framebench.ranks.command import predict_in_environment
 from framebench.ranks.predicted import Prediction, Unpredicted
 from framebench.suite.case import Case
@@ -123,6 +124,8 @@ def print_offers(
     lenders = describe_lenders(searches.name_lender(offer.case) for offer in offers)
     if lenders:
         notes.append(lenders)
+    for offer in offers:
+        notes += [f"{offer.case.strategy}: {note}" for note in list_rank_notes(offer.case)]
     make_table(question, offers, budget, notes).terminal(out)
     out.print(NOT_IN_BUDGET, markup=False, highlight=False, soft_wrap=True)
 

@@ -19,6 +19,16 @@ MOST_RANKS = 1024
 # in a suggested command, where the user named none
 EXAMPLE_BATCH = 8
 EXAMPLE_RANKS = 4
+# Of each framework the combination that divides weights, gradients and states, and keeps few
+# activations: of all that compute the same, a rank needs little with them.
+CHECKPOINTED = ("checkpoint+fsdp", "checkpoint+fully_sharded")
+
+AUTOCAST = ("amp_bf16", "amp_fp16")  # switches of strategies that compute under torch.autocast
+AUTOCAST_COPIES = (
+    "autocast keeps a copy of all weights in 16 bits on every rank until the forward pass ends. "
+    "FSDP's own mixed precision, which is no strategy here, keeps none: docs/sharding.md, 'Mixed "
+    "precision', says how to predict it"
+)
 
 
 def parse_rank_case(case_id: str, ranks: int | None = None) -> Case:
@@ -202,9 +212,35 @@ def match_smallest_cases(selector: str, ranks: int) -> list[Case]:
     return drop_duplicates(cases)
 
 
+def match_checkpointed_cases(selector: str, ranks: int | None = None) -> list[Case]:
+    """Return the cases of CHECKPOINTED with the other parts that a selector names, perhaps none.
+
+    The selector is as that of `match_cases`. Raises UnknownCase if it has too many or few parts.
+    """
+    cases = []
+    for expanded in expand_braces(selector):
+        workload, framework, scenario, _, batch, size = split_rank_selector(expanded)
+        for strategy in CHECKPOINTED:
+            named = f"{workload}/{framework}/{scenario}/{strategy}/{batch}/{size}"
+            try:
+                cases += match_cases(named, ranks)
+            except UnknownCase:  # it is another framework's, or the scenario has no checkpointing
+                continue
+    return drop_duplicates(cases)
+
+
 def is_pattern(name: str) -> bool:
     """Return whether a part of a selector may stand for several names."""
     return any(glob in name for glob in "*?[")
+
+
+def list_rank_notes(case: Case) -> list[str]:
+    """Return what a reader of this case's prediction must know, besides its numbers."""
+    switches = {part.switch for part in case.parts}
+    is_autocast = not switches.isdisjoint(AUTOCAST)
+    if case.framework == "torch" and "fsdp" in switches and is_autocast:
+        return [AUTOCAST_COPIES]
+    return []
 
 
 def explain_unpredictable_rank(case: Case) -> str | None:

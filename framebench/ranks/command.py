@@ -5,7 +5,7 @@ from __future__ import annotations
 from framebench.cli.shared import echo, fail, say, show_work
 from framebench.engine import environments
 from framebench.ranks import predicted
-from framebench.ranks.cases import explain_unpredictable_rank, parse_rank_case
+from framebench.ranks.cases import explain_unpredictable_rank, list_rank_notes, parse_rank_case
 from framebench.ranks.predicted import Prediction, Unpredicted
 from framebench.suite.case import Case
 
@@ -26,6 +26,8 @@ def predict_rank(selector: str, ranks: int | None, as_json: bool) -> None:
         sizes[f"  {name}"] = size
     for name, size in sizes.items():
         echo(f"  {name:<40} {size / 2**20:>10,.1f} MiB")
+    for note in list_rank_notes(case):
+        echo(f"  {note}")
 
 
 def predict_in_environment(case: Case) -> Prediction:

@@ -1,7 +1,8 @@
-"""The examples of fine-tuning, with one layer in place of 32."""
+"""The examples about a GPU that is not here, with fewer or smaller layers."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,21 @@ def test_qlora_takes_a_batch_and_a_length_and_says_whether_it_fits(environment, 
     assert short.count("GiB, fits") == 2
     assert INTERVALS["torch, weights of 4 bits"].describe() in short
     assert ask("--batch", "64").count("GiB, does not fit") == 2
+
+
+def test_autocast_holds_a_copy_of_all_weights_that_fsdps_own_mixed_precision_does_not(
+    environment, tmp_path
+):
+    layers, width = 8, 2048
+    code = (ROOT / "examples/fsdp_mixed_precision.py").read_text()
+    sizes = "LAYERS, WIDTH, HEADS = 40, 5120, 40"
+    assert sizes in code
+    file = tmp_path / "example.py"
+    file.write_text(code.replace(sizes, f"LAYERS, WIDTH, HEADS = {layers}, {width}, 16"))
+
+    command = (environment["torch"].python, file.name)
+    answer = run_process(command, folder=tmp_path, PYTHONPATH=str(ROOT)).stdout
+
+    autocast, own = (float(number) for number in re.findall(r"([\d.]+) GiB", answer))
+    copies = layers * 12 * width**2 * 2 / 2**30
+    assert autocast - own == pytest.approx(copies, abs=0.25)

@@ -24,6 +24,8 @@ PEAKS = {  # MiB
     "zero_optimizer": 156,
     "fsdp_keep": 143,
     "fsdp": 100,
+    "checkpoint+fsdp": 60,  # next to strategies over ranks alone
+    "amp_bf16+fsdp": 90,  # only where it is named
 }
 
 
@@ -47,7 +49,11 @@ def made_up(monkeypatch, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "fitting"), [("151MiB", ["fsdp", "fsdp_keep"]), ("150MiB", ["fsdp"])]
+    ("budget", "fitting"),
+    [
+        ("151MiB", ["checkpoint+fsdp", "fsdp", "fsdp_keep"]),
+        ("150MiB", ["checkpoint+fsdp", "fsdp"]),
+    ],
 )
 def test_strategies_that_fit_with_a_margin_are_listed_leanest_first(budget, fitting, tmp_path):
     """The answer is for every strategy of each framework."""
@@ -60,17 +66,19 @@ def test_strategies_that_fit_with_a_margin_are_listed_leanest_first(budget, fitt
     answer = json.loads(done.stdout)
     offered = [offer["case"] for offer in answer["fitting"]]
     assert offered == [f"transformer/torch/train/{name}/b8x4/cpu" for name in fitting]
-    assert len(answer["too_large"]) == len(PEAKS) - len(fitting)
+    assert len(answer["too_large"]) == len(PEAKS) - 1 - len(fitting)
     without_a_plan = {"case": "transformer/jax/train/replicated/b8x4/cpu", "why": "no plan"}
     assert without_a_plan in answer["not_predicted"]
 
 
 def test_strategies_that_need_as_little_are_all_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(PEAKS, "fsdp_keep", PEAKS["fsdp"])
+    monkeypatch.setitem(PEAKS, "fsdp_keep", PEAKS["checkpoint+fsdp"])
     options = ("--budget", "160MiB", "--ranks", "4", "--results", tmp_path)
     done = framebench("advise", "transformer/torch/train/*/b8", *options, code=0)
     answer = done.stdout.splitlines()[0]
-    assert answer.endswith("torch fsdp and torch fsdp_keep need least, equally, 105.0 MiB.")
+    assert answer.endswith(
+        "torch checkpoint+fsdp and torch fsdp_keep need least, equally, 63.0 MiB."
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,12 +87,25 @@ def test_strategies_that_need_as_little_are_all_named(tmp_path, monkeypatch):
         (
             "160MiB",
             0,
-            "2 of 5 strategies fit into 160.0 MiB of each rank, as predicted; torch fsdp",
+            "3 of 6 strategies fit into 160.0 MiB of each rank, as predicted; ",
         ),
-        ("50MiB", 1, "0 of 5 strategies fit into 50.0 MiB of each rank, as predicted; torch fsdp"),
+        ("50MiB", 1, "0 of 6 strategies fit into 50.0 MiB of each rank, as predicted; "),
     ],
 )
 def test_the_answer_names_the_leanest_strategy(budget, code, answer, tmp_path):
     options = ("--budget", budget, "--ranks", "4", "--results", tmp_path)
     done = framebench("advise", "transformer/torch/train/*/b8", *options, code=code)
-    assert done.stdout.startswith(answer)
+    assert done.stdout.startswith(f"{answer}torch checkpoint+fsdp needs least")
+
+
+@pytest.mark.parametrize(("strategy", "is_noted"), [("amp_bf16+fsdp", True), ("fsdp", False)])
+def test_answers_about_fsdp_under_autocast_say_that_weights_are_copied_whole(
+    strategy, is_noted, tmp_path
+):
+    case = f"transformer/torch/train/{strategy}/b8"
+    options = ("--budget", "1GiB", "--ranks", "4", "--results", tmp_path)
+    advised = framebench("advise", case, *options, code=0).stdout
+    predicted_peak = framebench("predict", case, "--ranks", "4", code=0).stdout
+    for answer in (advised, predicted_peak):
+        words = " ".join(answer.split())
+        assert words.count("autocast keeps a copy of all weights") == is_noted

@@ -33,7 +33,12 @@ from framebench.cli.shared import (
     suggest_measuring,
 )
 from framebench.models import spec
-from framebench.ranks.cases import complete_rank_selector, fill_rank_selector, match_cases
+from framebench.ranks.cases import (
+    complete_rank_selector,
+    fill_rank_selector,
+    match_cases,
+    match_checkpointed_cases,
+)
 from framebench.records import provenance
 from framebench.strategies.registry import SCENARIOS, find_baseline, list_used
 from framebench.strategies.strategy import FRAMEWORKS
@@ -264,8 +269,9 @@ def select_over_ranks(
 ) -> list[Case]:
     """Return the cases over ranks that a selector names, of this size if it names none.
 
-    Prints a note if the batch is raised to one that the ranks divide. A selector without a batch
-    ends the command, with an example that has one and ends with `options`. Raises UnknownCase.
+    Without a strategy, checkpointing with those that divide everything comes first. Prints a note
+    if the batch is raised to one that the ranks divide. A selector without a batch ends the
+    command, with an example that has one and ends with `options`. Raises UnknownCase.
     """
     parts = fill_rank_selector(selector, size)
     refuse_glob(parts["scenario"])
@@ -275,7 +281,10 @@ def select_over_ranks(
             f"'{complete_rank_selector(selector, ranks, parts['size'])}'{options}",
             2,
         )
-    cases = match_cases("/".join(parts.values()), ranks)
+    complete_selector = "/".join(parts.values())
+    cases = match_cases(complete_selector, ranks)
+    if parts["strategy"] == "*":
+        cases = [*match_checkpointed_cases(complete_selector, ranks), *cases]
     say_raised_batch(parts["batch"], cases)
     return cases
 

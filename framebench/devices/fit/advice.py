@@ -19,7 +19,7 @@ from framebench.devices.plans.planning import explain_unpredictable_on_device
 from framebench.devices.show import describe_resumption, plan_with_progress
 from framebench.engine.environments import Environment
 from framebench.models.spec import load_workload
-from framebench.ranks.cases import match_smallest_cases
+from framebench.ranks.cases import match_checkpointed_cases, match_smallest_cases
 from framebench.strategies.registry import list_used
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import DEFAULT_SIZE, FULL_SIZE, Case, UnknownCase
@@ -298,7 +298,8 @@ def search_over_ranks(
 
     Each of the GPUs is `device_name`, and one of them has to have the budget. Parts that the
     question leaves out are all frameworks and strategies over ranks, training, and the full size.
-    Raises UnknownCase and UnknownDevice.
+    Without a strategy, checkpointing with those that divide everything is tried first. Raises
+    UnknownCase and UnknownDevice.
     """
     device = find(device_name)
     workload = question.workload or "transformer"
@@ -308,6 +309,9 @@ def search_over_ranks(
     size = question.size or FULL_SIZE
     named = f"{workload}/{framework}/{scenario}/{strategy}"
     candidates = match_smallest_cases(f"{named}/*/{size}", ranks)
+    if question.strategy is None:
+        checkpointed = match_checkpointed_cases(f"{named}/b{ranks}/{size}", ranks)
+        candidates = [*checkpointed, *candidates]
     cases, left_out = leave_out_unpredictable(candidates, device)
     say(
         f"Looking for the largest batch over {ranks} ranks ({format_count(len(cases), 'case')}), "
@@ -316,6 +320,10 @@ def search_over_ranks(
         f"{repeat_options(results, budget)}"
     )
     if question.strategy is None:
-        example = f"{named.removesuffix('*')}checkpoint+fsdp"
-        say(f"using strategies over ranks alone; name combinations, such as '{example}'")
+        first = cases[0]
+        example = f"{workload}/{first.framework}/{scenario}/amp_bf16+{first.strategy}"
+        say(
+            "using strategies over ranks, and checkpointing with those that divide everything; "
+            f"name other combinations, such as '{example}'"
+        )
     return search_on_device(cases, left_out, device_name, budget, results, as_json)

@@ -25,8 +25,9 @@ from framebench.suite.case import Case
 MOST_SAMPLES = 2**16  # in a batch
 # What fits and needs more than this share of the memory says how little is left.
 TIGHT_SHARE = 0.9
-# A search begins at so many times the smallest batch: at fewer, what the pool takes at once hides
-# how the memory grows.
+# A search on one device begins at so many times the smallest batch: at fewer, what the pool takes
+# at once hides how the memory grows. Over ranks, where a model is large and a plan takes minutes,
+# it begins at the smallest, which tells whether any batch fits.
 FIRST = 4
 # The second batch is at most so many times the first, and a later one so many times the largest
 # that fits. The first line rests on one plan, and on what no batch changes.
@@ -248,7 +249,7 @@ class PredictedBatchSearch:
     def choose_first_batch(self) -> int | None:
         """Return the batch to predict while none is known to fit, or None if none is left."""
         smallest = self.case.batch
-        candidates = [FIRST * smallest, smallest]
+        candidates = [smallest] if self.case.ranks > 1 else [FIRST * smallest, smallest]
         # a step may fail for a single sample, as batch norm does
         if smallest in self.planned and self.has_failed(smallest):
             candidates.append(2 * smallest)

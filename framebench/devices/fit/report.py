@@ -35,6 +35,7 @@ from framebench.devices.tables.table import (
     group_by_reason,
 )
 from framebench.models.spec import USER_MODEL
+from framebench.ranks.cases import list_rank_notes
 from framebench.strategies.registry import describe_precisions
 from framebench.strategies.strategy import TITLES
 from framebench.suite.case import Case
@@ -439,6 +440,7 @@ def list_notes(assessment: FitAssessment, options: str) -> list[str]:
     if is_bounded:
         notes.append(f"{case.id}: only its bounds are known: {planned.reason}")
     notes += [f"{case.id}: {note}" for note in planned.notes]
+    notes += [f"{case.strategy}: {note}" for note in list_rank_notes(case)]
     if case.framework == "jax":
         notes.append(FEW_GPUS)
     if assessment.fits and not assessment.is_exact:

@@ -49,8 +49,11 @@ class SearchRounds:
         self.failed = 0
         return list(self.waiting)
 
-    def keep(self, planned: Planned) -> None:
-        """Give a prediction to its search at once, so that an interruption loses none."""
+    def keep(self, planned: Planned) -> PredictedBatchSearch:
+        """Give a prediction to its search at once, so that an interruption loses none.
+
+        Return the search.
+        """
         case = Case.from_id(planned.case)
         search = self.waiting.pop(case)
         search.planned[case.batch] = planned
@@ -58,6 +61,7 @@ class SearchRounds:
         made_now = self.seconds.setdefault(planned.framework, [])
         if planned.origin.planned_at >= self.begun_at:
             made_now.append(planned.origin.wall_s)
+        return search
 
     def estimate_seconds_left(self) -> float | None:
         """Return about how long the searches may still take, if each needs its most plans.
@@ -97,6 +101,8 @@ def run_rounds(
 ) -> None:
     """Plan batch after batch of every search until all have ended.
 
+    The first batch that fits is printed at once, since the searches may take much longer.
+
     Args:
         searches: At least one. Each has the predictions so far, also after an interruption.
         device: The target device.
@@ -105,11 +111,16 @@ def run_rounds(
     """
     count = planning.count_workers(device)
     rounds = SearchRounds(searches, count)
+    has_fit = False
     # planners are kept from round to round: to import a framework takes longer than many plans
     with show_progress(device.title) as show, Planners(count) as planners:
 
         def keep(planned: Planned) -> None:
-            rounds.keep(planned)
+            nonlocal has_fit
+            search = rounds.keep(planned)
+            if search.largest_fitting and not has_fit:
+                has_fit = True
+                say(f"{planned.case} fits; looking for larger batches")
             show(rounds.describe())
 
         cases = rounds.begin()

@@ -23,6 +23,7 @@ from framebench.devices.plans.planned import Planned, compute_saving, find_upper
 from framebench.devices.plans.planning import is_reusable
 from framebench.devices.tables.errors import describe_errors
 from framebench.models import spec
+from framebench.ranks.cases import list_rank_notes
 from framebench.records.pins import find_pinned_version
 from framebench.records.record_base import parse_case
 from framebench.suite.case import Case
@@ -169,7 +170,7 @@ def tabulate_cases(
         if planned.missing:
             release = f"{planned.framework} {planned.framework_version}"
             missing[f"not in the peaks of {release}: {'; '.join(planned.missing)}"] = None
-        for note in planned.notes:
+        for note in (*planned.notes, *list_rank_notes(case)):
             cases_by_note[note].append(case.label)
         found_wrong = describe_wrong(case, wrong)
         if found_wrong:

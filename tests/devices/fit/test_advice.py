@@ -456,15 +456,82 @@ def test_nothing_is_said_to_fit_or_not_where_no_prediction_was_made(fake_needs, 
     assert "These save more" not in done.stderr
 
 
-@pytest.mark.parametrize(("strategies", "is_told"), [("", True), ("/ddp", False)])
-def test_a_search_over_all_rank_strategies_tells_how_to_name_combinations(
-    fake_needs, tmp_path, strategies, is_told
+@pytest.mark.parametrize(
+    ("question", "example"),
+    [
+        ("torch/train", "torch/train/amp_bf16+checkpoint+fsdp"),
+        ("jax/train", "jax/train/amp_bf16+checkpoint+fully_sharded"),
+        ("torch/eval", "torch/eval/amp_bf16+ddp"),
+        ("torch/train/ddp", None),
+    ],
+)
+def test_a_search_over_all_rank_strategies_names_a_combination_that_can_be_asked_about(
+    fake_needs, tmp_path, question, example
 ):
     fake_needs(need_a_gib_per_sample_of_a_rank)
-    selector = f"transformer/torch/train{strategies}"
-    done = framebench("max-batch", selector, "--ranks", "8", *GPU, "--results", tmp_path)
-    assert ("name combinations" in done.stderr) == is_told
-    assert ("such as 'transformer/torch/train/checkpoint+fsdp'" in done.stderr) == is_told
+    options = ("--ranks", "8", *GPU, "--results", tmp_path)
+    done = framebench("max-batch", f"transformer/{question}", *options)
+    assert ("name other combinations" in done.stderr) == (example is not None)
+    if example:
+        assert f"such as 'transformer/{example}'" in done.stderr
+        framebench("max-batch", f"transformer/{example}", *options, code=0)
+
+
+@pytest.mark.parametrize(
+    ("framework", "first"),
+    [("torch", "checkpoint+fsdp"), ("jax", "checkpoint+fully_sharded")],
+)
+@pytest.mark.parametrize("batch", ["", "/*/b4/full"])
+def test_over_ranks_checkpointing_with_all_divided_is_tried_first_unless_strategies_are_named(
+    fake_needs, framework, first, batch
+):
+    planned_cases = fake_needs(need_a_gib_per_sample_of_a_rank)
+    selector = f"transformer/{framework}/train"
+    list_offers("advise", f"{selector}{batch}", "--ranks", "4", *GPU)
+    assert planned_cases[0].id == f"{selector}/{first}/b4x4/full"
+    assert {case.strategy for case in planned_cases} > {first, first.partition("+")[2]}
+    named = first.partition("+")[2]
+    planned_cases.clear()
+    list_offers("advise", f"{selector}/{named}{batch.removeprefix('/*')}", "--ranks", "4", *GPU)
+    assert {case.strategy for case in planned_cases} == {named}
+
+
+def test_the_first_batch_that_fits_over_ranks_is_printed_before_the_search_goes_on(fake_needs):
+    """All else takes too much, and an interruption at the second batch loses nothing."""
+
+    def need(case):
+        if case.batch > 4:
+            raise KeyboardInterrupt
+        return GIB if case.strategy == "checkpoint+fsdp" else 1000 * GIB
+
+    fake_needs(need)
+    done = framebench("advise", "transformer/torch/train", "--ranks", "4", *GPU, code=130)
+    fits = "transformer/torch/train/checkpoint+fsdp/b4x4/full fits; looking for larger batches"
+    assert done.stderr.count(fits) == 1
+    assert done.stderr.index(fits) < done.stderr.index("interrupted")
+    assert re.search(r"│ checkpoint\+fsdp ", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("case", "is_noted"),
+    [
+        ("transformer/torch/train/amp_bf16+checkpoint+fsdp/b8x8/full", True),
+        ("transformer/torch/train/amp_fp16+fsdp_keep/b8x8/full", True),
+        ("transformer/torch/train/amp_bf16+ddp/b8x8/full", False),
+        ("transformer/torch/train/checkpoint+fsdp/b8x8/full", False),
+        ("transformer/torch/train/fsdp/b8x8/full", False),
+        ("transformer/jax/train/amp_bf16+fully_sharded/b8x8/full", False),
+    ],
+)
+def test_predictions_of_fsdp_under_autocast_say_that_weights_are_copied_whole(
+    case, is_noted, fake_needs
+):
+    fake_needs(need_a_gib)
+    advised = framebench("advise", case, *GPU, code=0).stdout
+    predicted = framebench("predict", case, *GPU, code=0).stdout
+    for answer in (advised, predicted):
+        words = " ".join(answer.split())
+        assert words.count("autocast keeps a copy of all weights") == is_noted
 
 
 def test_a_gap_over_ranks_ends_at_a_batch_that_they_share():
