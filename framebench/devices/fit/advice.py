@@ -230,15 +230,20 @@ def fit_on_device(
     device = find(device_name)
     case_by_id = {case.id: case for case in cases}
 
-    def show(predictions: list[Planned]) -> bool | None:
+    def show(predictions: list[Planned], is_interrupted: bool = False) -> bool | None:
         assessments = []
         for planned in predictions:
             case = case_by_id[planned.case]
             assessments.append(FitAssessment(case, planned, device, budget))
-        return show_assessments(assessments, cases[0].batch, left_out, results, as_json)
+        batch = cases[0].batch
+        return show_assessments(assessments, batch, left_out, results, as_json, is_interrupted)
 
     predictions = plan_with_progress(
-        cases, device, results, environment=environment, show_interrupted=show
+        cases,
+        device,
+        results,
+        environment=environment,
+        show_interrupted=lambda done: show(done, is_interrupted=True),
     )
     return show(predictions)
 
@@ -271,7 +276,7 @@ def search_on_device(
     if answered:
         assessments = [search.result for search in answered]
         any_fits = show_assessments(
-            assessments, batch=None, left_out=left_out, results=results, as_json=as_json
+            assessments, None, left_out, results, as_json, is_interrupted=interrupted
         )
         has_succeeded = any_fits
         if any_fits and any(map(ended_with_failure, assessments)):

@@ -72,10 +72,12 @@ def show_assessments(
     left_out: Mapping[str, str],
     results: Path,
     as_json: bool,
+    is_interrupted: bool = False,
 ) -> bool | None:
     """Print the assessments, the best first, and return whether any fits.
 
-    Where nothing could be predicted, print that and the reasons, and return None.
+    Where nothing could be predicted, print that and the reasons, and return None. If it was
+    interrupted, there is no best: what is missing may need less, or fit a larger batch.
     """
     wrong_on_gpus = find_wrong_on_gpus(results)
     wrong: dict[Case, str] = {}
@@ -94,7 +96,8 @@ def show_assessments(
     )
     is_known = any(assessment.needs is not None for assessment in assessments)
     if as_json:
-        echo(json.dumps(list_offers(assessments, left_out, wrong), indent=1))
+        offers = list_offers(assessments, left_out, wrong) | {"interrupted": is_interrupted}
+        echo(json.dumps(offers, indent=1))
     elif not is_known:
         first = assessments[0]
         strategies = format_count(len(assessments), "strategy", "strategies")
@@ -105,9 +108,15 @@ def show_assessments(
         for reason in list_reasons(assessments, left_out):
             say(f"- {reason}")
     else:
-        sentence = write_sentence(assessments, batch, wrong)
+        if is_interrupted:
+            sentence = describe_interruption(assessments, batch, wrong)
+        else:
+            sentence = write_sentence(assessments, batch, wrong)
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
-        make_table(assessments, batch, left_out, wrong, repeat_options(results)).terminal(out)
+        options = repeat_options(results)
+        make_table(
+            assessments, batch, left_out, wrong, options, is_interrupted=is_interrupted
+        ).terminal(out)
     if not is_known:
         return None
     return any(assessment.fits for assessment in assessments)
@@ -154,6 +163,20 @@ def write_sentence(
     if any(assessment.is_tight for assessment in best.values()):
         sentences.append(f"Little memory is left, and these are not predicted: {NOT_PREDICTED}.")
     return " ".join(sentences)
+
+
+def describe_interruption(
+    assessments: Sequence[FitAssessment], batch: int | None, wrong: Collection[Case]
+) -> str:
+    """Return in words what was known at an interruption, which does not tell the best.
+
+    `batch` is the requested one; None if the largest of each strategy was searched for.
+    """
+    unknown = "fits the largest batch" if batch is None else "needs least"
+    return (
+        f"Interrupted; so far {describe_counts(assessments, wrong)} Which strategy {unknown} is "
+        "not known yet."
+    )
 
 
 def describe_counts(assessments: Sequence[FitAssessment], wrong: Collection[Case]) -> str:
@@ -301,11 +324,13 @@ def make_table(
     left_out: Mapping[str, str],
     wrong: Mapping[Case, str],
     options: str = "",
+    is_interrupted: bool = False,
 ) -> Table:
     """Return a table in the order of the assessments.
 
     Its notes have the reasons why others were left out, and the results that were `wrong` on a GPU.
-    `options` are those that a suggested command has to repeat.
+    `options` are those that a suggested command has to repeat. If it was interrupted, the batches
+    are those that were known to fit by then.
     """
     rows = []
     notes = []
@@ -318,6 +343,8 @@ def make_table(
         notes += explain_missing_savings(assessments)
     first = assessments[0]
     batch_title = f"batch {batch}" if batch else "largest batch that fits"
+    if is_interrupted:
+        batch_title += ", so far"
     allowed = describe_errors(assessment.planned for assessment in assessments)
     caption = (
         f"Predicted, not measured. There are {format_gib(first.memory)}. needs = reserved + the "

@@ -99,6 +99,13 @@ def need_a_gib_per_sample(case: Case) -> int:
     return GIB * case.batch
 
 
+def need_a_gib_per_sample_until_checkpoint(case: Case) -> int:
+    """Return a GiB per sample; the user interrupts when checkpoint is planned."""
+    if case.strategy == "checkpoint":
+        raise KeyboardInterrupt
+    return GIB * case.batch
+
+
 def need_by_strategy(sizes: dict[str, int], otherwise: int = 0) -> Callable[[Case], int]:
     """Return a function that gives the bytes of a case by its strategy."""
 
@@ -149,13 +156,7 @@ def test_a_gpu_without_bfloat16_is_asked_about_float16_by_default(fake_needs):
 @pytest.mark.parametrize("command", ["advise", "max-batch"])
 def test_an_interrupted_search_prints_the_answers_so_far(fake_needs, command):
     """fp32 fits four samples; checkpoint is interrupted before its first plan has ended."""
-
-    def interrupt_at_checkpoint(case):
-        if case.strategy == "checkpoint":
-            raise KeyboardInterrupt
-        return GIB * case.batch
-
-    fake_needs(interrupt_at_checkpoint)
+    fake_needs(need_a_gib_per_sample_until_checkpoint)
     cases = "transformer/torch/train/{fp32,checkpoint}/*/full-350m"
     done = framebench(command, cases, *GPU, code=130)
     assert re.search(r"fp32 +│ +4 or more ", done.stdout)
@@ -177,6 +178,32 @@ def test_an_interrupted_advice_at_one_batch_prints_the_answers_so_far(fake_needs
     assert re.search(r"│ fp32 ", done.stdout)
     assert "checkpoint" not in done.stdout
     assert "interrupted: 1 of 2 cases predicted so far; what was planned is cached" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "batch"), [("advise", "*"), ("max-batch", "*"), ("advise", "b2")]
+)
+def test_no_strategy_is_called_the_best_after_an_interruption(fake_needs, command, batch):
+    """What is missing may fit a larger batch, or need less."""
+    planned_cases = fake_needs(need_a_gib_per_sample_until_checkpoint)
+    cases = f"transformer/torch/train/{{fp32,foreach,checkpoint}}/{batch}/full-350m"
+    done = framebench(command, cases, *GPU, code=130)
+    assert {case.strategy for case in planned_cases} == {"fp32", "foreach", "checkpoint"}
+    headline = done.stdout.splitlines()[0]
+    assert headline.startswith("Interrupted; so far 2 of 2 strategies fit ")
+    assert "with fp32" not in headline
+    assert "with foreach" not in headline
+    assert read_json(command, cases, *GPU)["interrupted"]
+
+
+@pytest.mark.parametrize("batch", ["*", "b2"])
+def test_an_answer_that_is_complete_is_not_called_interrupted(fake_needs, batch):
+    fake_needs(need_a_gib_per_sample)
+    cases = f"transformer/torch/train/{{fp32,foreach}}/{batch}/full-350m"
+    done = framebench("advise", cases, *GPU, code=0)
+    assert "nterrupted" not in done.stdout
+    assert " with fp32 and foreach, equally: " in done.stdout
+    assert not read_json("advise", cases, *GPU)["interrupted"]
 
 
 def test_an_interruption_before_the_first_plan_prints_no_table(fake_needs):
