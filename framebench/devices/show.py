@@ -241,4 +241,6 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
         return
     from framebench.devices.tables import table
 
+    summary = table.summarize_parts(planned)
+    out.print(summary, markup=False, highlight=False, soft_wrap=True)
     table.tabulate_parts(planned, device).terminal(out)

@@ -153,6 +153,8 @@ def show(explanations: list[Explanation], to: Path | None, as_json: bool) -> Non
     elif as_json:
         echo(explanation.model_dump_json())
     else:
+        summary = table.summarize_peak(explanation)
+        out.print(summary, markup=False, highlight=False, soft_wrap=True)
         table.tabulate_kinds(explanation).terminal(out)
         table.tabulate_layers(explanation).terminal(out)
         hint = table.advise_no_grad(explanation)

@@ -23,7 +23,9 @@ from framebench.instruments.memory_timeline import NEVER, Value
 HOW = (
     "buffers of the compiled step, from the instruction that fills one to the last that reads it; "
     "an event is an instruction. The whole plan is reserved from the first event on. A fused "
-    "operator is named by its last part"
+    "operator is named by its last part. The phase is that of what an instruction computes: the "
+    "compiler may run some of the backward pass, such as the reversal of a convolution's weights, "
+    "before the forward pass has ended"
 )
 # kinds by the beginnings of arguments' names; a function of `*arguments` has numbers for names
 ARGUMENT_KINDS = {

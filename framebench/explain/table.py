@@ -10,14 +10,34 @@ from pathlib import Path
 from packaging.version import Version
 
 from framebench.analysis.rendering import MIB, Table, format_mib
+from framebench.analysis.rows import join_words
 from framebench.explain.record import Explanation, LayerMemory
 from framebench.records import store
 from framebench.suite.case import Case
 from framebench.suite.sequences import drop_duplicates, group_by
 
 LARGEST = 12  # rows of a table; the others are summed
-SLIGHT = 0.01  # a kind whose change is a smaller share of the largest is no cause
+# A kind whose change is a smaller share of the largest is no cause, and layers that differ by less
+# hold as much.
+SLIGHT = 0.01
 FINE = ",.2f"  # a hundredth of a MiB
+# What the peak's bytes of a kind are, in words that end a sentence. Other kinds end it by their
+# names.
+KIND_WORDS = {
+    "saved for backward": "is kept for the backward pass",
+    "temporary": "is temporary",
+    "optimizer state": "is the optimizer's state",
+    "parameter": "is parameters",
+    "gradient": "is gradients",
+    "recomputed": "was recomputed for the backward pass",
+}
+OUTSIDE = {  # what an account names in the place of a layer
+    "(loss)": "the loss",
+    "(optimizer)": "the optimizer",
+    "(compiler)": "the compiler",
+    "(beside the step)": "what lies beside the step",
+}
+MOST_NAMED = 3  # of layers that hold as much
 
 
 def load_explanations(results: Path) -> list[Explanation]:
@@ -77,6 +97,59 @@ def describe_cause(base: Explanation, change: Explanation) -> str:
         if abs(difference) > SLIGHT * abs(largest):
             texts.append(f"{kind} {difference / MIB:+,.1f} MiB")
     return ", ".join(texts) or "the same of every kind"
+
+
+def summarize_peak(explanation: Explanation) -> str:
+    """Return in words what most of the peak is, and which layers hold most of it."""
+    peak = explanation.peak.bytes
+    kind, size = next(iter(explanation.kinds.items()))
+    words = KIND_WORDS.get(kind, f"is {kind}")
+    most = (
+        f"{size / peak:.1%} of the peak {words}: {format_mib(size, FINE)} of "
+        f"{format_mib(peak, FINE)} MiB."
+    )
+    return f"{most} {describe_largest_layers(explanation)}".rstrip()
+
+
+def describe_largest_layers(explanation: Explanation) -> str:
+    """Return which layers hold most, and what outside of the layers holds more; "" without layers.
+
+    A layer's bytes are the sum over all kinds. Those of the modules inside it are not counted.
+    """
+    bytes_by_layer: Counter[str] = Counter()
+    bytes_outside: Counter[str] = Counter()
+    for holder in explanation.holders:
+        if holder.layer in OUTSIDE:
+            bytes_outside[OUTSIDE[holder.layer]] += holder.bytes
+        elif holder.layer:
+            bytes_by_layer[holder.layer] += holder.bytes
+    if not bytes_by_layer:
+        return ""
+    most = max(bytes_by_layer.values())
+    # copies of a block hold nearly as much as each other, and none of them stands out
+    largest = [name for name, size in bytes_by_layer.items() if size >= (1 - SLIGHT) * most]
+    amount = f"{format_mib(most, FINE)} MiB ({most / explanation.peak.bytes:.1%})"
+    if len(largest) == 1:
+        text = f"Of the layers {largest[0]} holds most: {amount}"
+    else:
+        text = f"Of the layers {name_equal_layers(largest)} hold most: up to {amount} each"
+    larger = []
+    for place, size in bytes_outside.most_common():
+        if size > most:
+            larger.append(f"{place} holds {format_mib(size, FINE)} MiB")
+    if larger:
+        text += f". Outside of them {join_words(larger)}"
+    return f"{text}."
+
+
+def name_equal_layers(layers: Sequence[str]) -> str:
+    """Return two or more layers by name; many as one name with `*` for numbers, or by a count."""
+    if len(layers) <= MOST_NAMED:
+        return join_words(list(layers))
+    folded = {fold_numbers(layer) for layer in layers}
+    if len(folded) == 1:
+        return f"{folded.pop()} ({len(layers)})"
+    return f"{layers[0]} and {len(layers) - 1} others"
 
 
 def tabulate_kinds(explanation: Explanation) -> Table:

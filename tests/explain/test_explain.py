@@ -21,6 +21,7 @@ from framebench.explain import command, measure
 from framebench.explain.account import Account
 from framebench.explain.measure import Unexplained, explain
 from framebench.explain.record import Explanation
+from framebench.explain.table import summarize_peak
 from framebench.instruments.memory_timeline import Value
 from framebench.suite.selectors import parse
 from tests.explain.explanations import make_explanation
@@ -29,6 +30,7 @@ from tests.processes import framebench, read_json, run_inside
 
 pytestmark = pytest.mark.usefixtures("imported_once")
 
+MIB = 2**20
 EXPLAINED = "transformer/torch/train/fp32/b4/tiny"
 
 
@@ -96,6 +98,53 @@ def test_a_dead_worker_is_reported():
             parse("transformer/torch/train/fp32/b4/tiny"),
             Environment("torch", "0", Path("/bin/false")),
         )
+
+
+def test_the_first_sentences_say_what_the_peak_is_and_which_layer_holds_most():
+    """`up.3.relu` holds most by the sum over its kinds, though no single holder is the largest."""
+    explanation = make_explanation(
+        {},
+        ("down.0.norm", "saved for backward", 30 * MIB),
+        ("up.3.relu", "saved for backward", 25 * MIB),
+        ("up.3.relu", "temporary", 10 * MIB),
+        ("", "input", 15 * MIB),
+        ("(loss)", "temporary", 20 * MIB),
+    )
+    assert summarize_peak(explanation) == (
+        "55.0% of the peak is kept for the backward pass: 55.00 of 100.00 MiB. "
+        "Of the layers up.3.relu holds most: 35.00 MiB (35.0%)."
+    )
+
+
+def test_what_is_no_layer_is_named_where_it_holds_more_than_any_layer():
+    explanation = make_explanation(
+        {}, ("head", "parameter", 40 * MIB), ("(loss)", "temporary", 60 * MIB)
+    )
+    assert summarize_peak(explanation) == (
+        "60.0% of the peak is temporary: 60.00 of 100.00 MiB. "
+        "Of the layers head holds most: 40.00 MiB (40.0%). Outside of them the loss holds 60.00 "
+        "MiB."
+    )
+
+
+@pytest.mark.parametrize(
+    ("layers", "named"),
+    [
+        (["blocks.0.fc", "blocks.1.fc"], "blocks.0.fc and blocks.1.fc hold most: "),
+        ([f"blocks.{block}.fc" for block in range(8)], "blocks.*.fc (8) hold most: "),
+        (["a", "b", "c", "d"], "a and 3 others hold most: "),
+    ],
+)
+def test_layers_that_hold_as_much_are_named_together_with_what_each_holds(layers, named):
+    holders = [(layer, "parameter", 2 * MIB) for layer in layers]
+    slightly_less = ("blocks.9.fc", "parameter", round(1.97 * MIB))
+    summary = summarize_peak(make_explanation({}, *holders, slightly_less))
+    assert f"Of the layers {named}up to 2.00 MiB (" in summary
+
+
+def test_a_peak_without_layers_names_none():
+    explanation = make_explanation({}, ("", "input", 3 * MIB))
+    assert summarize_peak(explanation) == "100.0% of the peak is input: 3.00 of 3.00 MiB."
 
 
 def list_phases(explanation: Explanation) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -42,6 +43,15 @@ NO_SUMMANDS = {
     "aliased": "outputs that are written over arguments, and count once",
     "host": "in the memory of the host, not of the device",
 }
+HEAD_OF_PARTS = (
+    "part",
+    "asked for by",
+    "shape",
+    TableColumn("buffers", priority=DETAIL),
+    "MiB",
+    "share",
+)
+SOURCE_LINE = re.compile(r".+?\.py:\d+")  # before the operator that the line calls
 SOURCE_WORDS = {"compiler.plan": "planned", "allocator.simulated": "simulated"}
 
 
@@ -287,13 +297,41 @@ def tabulate_parts(planned: Planned, device: Device) -> Table:
     return Table.of_text(
         f"What {parse_case(planned.case).label} is made of on one {device.title}",
         f"Not measured: {planned.source}, {planned.compiler or planned.framework_version}. The "
-        "parts at the peak with their shares, then what most of it is for. Of buffers that share a "
-        "place the largest is named. Each name: docs/explain.md.",
-        ("part", "asked for by", "shape", "buffers", "MiB", "share"),
+        "parts at the peak, then what most of it is for. Of buffers that share a place the largest "
+        "is named. Each name: docs/explain.md.",
+        HEAD_OF_PARTS,
         rows,
         left=3,
         notes=tuple(notes),
     )
+
+
+def summarize_parts(planned: Planned) -> str:
+    """Return in words which part of a predicted peak is largest, and which line holds most.
+
+    The line is that with the most bytes among the largest buffers; "" without any.
+    """
+    parts = list_summands(planned)
+    total = sum(parts.values())
+    if not total:
+        return ""
+    name = max(parts, key=lambda part: parts[part])
+    text = (
+        f"The largest part of the peak is {name}: {parts[name] / total:.1%} "
+        f"({format_mib(parts[name], FINE)} of {format_mib(total, FINE)} MiB)."
+    )
+    bytes_by_line: Counter[str] = Counter()
+    for buffer in planned.largest:
+        line = SOURCE_LINE.match(buffer.line)
+        if line:  # others have an operator or an argument in its place
+            bytes_by_line[line[0]] += buffer.bytes
+    if bytes_by_line:
+        ((line_name, size),) = bytes_by_line.most_common(1)
+        text += (
+            f" Of the buffers below, {line_name} asked for most: {format_mib(size, FINE)} MiB "
+            f"({size / total:.1%})."
+        )
+    return text
 
 
 def list_summands(planned: Planned) -> dict[str, int]:

@@ -2,14 +2,17 @@
 
 import pytest
 
+from framebench.analysis.rendering import choose_columns
 from framebench.devices.catalog import find
 from framebench.devices.plans import store
+from framebench.devices.plans.answer import LineBuffers
 from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.table import (
     SAVING,
     describe_share,
     list_cached,
     list_summands,
+    summarize_parts,
     tabulate_cases,
     tabulate_parts,
 )
@@ -97,6 +100,43 @@ def test_summands_have_shares_and_what_is_no_summand_becomes_a_note(prediction, 
     assert [note.partition(":")[0] for note in table.notes] == apart
     in_use = prediction.parts.get("allocated", prediction.peak_bytes)
     assert sum(list_summands(prediction).values()) == in_use
+
+
+def test_the_first_sentences_name_the_largest_part_and_the_line_that_asked_for_most():
+    """Two buffers of one line are more than the largest; an operator without a line is none."""
+    prediction = make_simulated("fp32", 100).model_copy(
+        update={
+            "parts": {"allocated": 100 * MIB, "weights": 20 * MIB, "activations": 80 * MIB},
+            "largest": (
+                LineBuffers(35 * MIB, "clone (temporaries)", "float32[4]", 1),
+                LineBuffers(20 * MIB, "net.py:9 relu (activations)", "float32[4]", 1),
+                LineBuffers(15 * MIB, "net.py:7 addmm (activations)", "float32[4]", 2),
+                LineBuffers(10 * MIB, "net.py:7 gelu (activations)", "float32[4]", 1),
+            ),
+        }
+    )
+    assert summarize_parts(prediction) == (
+        "The largest part of the peak is activations: 80.0% (80.00 of 100.00 MiB). "
+        "Of the buffers below, net.py:7 asked for most: 25.00 MiB (25.0%)."
+    )
+
+
+def test_a_peak_without_lines_of_a_source_names_none():
+    summary = summarize_parts(make_compiled("fp32", 10))
+    assert summary == "The largest part of the peak is arguments: 100.0% (10.00 of 10.00 MiB)."
+
+
+def test_shares_of_the_peak_stay_in_a_table_of_100_columns():
+    """The count of buffers makes room: it is known from the shape and the bytes."""
+    buffer = LineBuffers(9000 * MIB, "models/unet3d/flax_model.py:105", "f32[4,32,128,128,128]", 16)
+    prediction = make_planned(
+        peak_bytes=20_000 * MIB,
+        parts={"arguments": 10_000 * MIB, "temporaries": 10_000 * MIB, "outputs": 0, "aliased": 0},
+        largest=(buffer,),
+    )
+    table = tabulate_parts(prediction, GPU)
+    shown = choose_columns(table, 100)
+    assert {"part", "MiB", "share"} <= set(shown) < set(table.texts)
 
 
 def get_savings(predictions, **options):
