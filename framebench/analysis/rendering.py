@@ -200,7 +200,7 @@ class Table:
         if hidden:
             say(f"No room in {console.width} columns for: {', '.join(hidden)}", "italic")
             if not console.is_terminal:
-                say("More columns: COLUMNS=200 framebench ..., or --json", "italic")
+                say("More columns: COLUMNS=200 framebench ...", "italic")
         if self.caption:
             say(self.caption, "dim italic")
         for note in self.notes[:NOTES]:
