@@ -541,20 +541,30 @@ def cut_list(file: Path, judged: Collection[tuple[str, str]]) -> None:
 
 
 def cut_feed(file: Path, judged: Collection[tuple[str, str]]) -> None:
-    """Keep the entries of asv's Atom feed that are of these machines and benchmarks.
-
-    An entry's title is a change and the benchmark. Its link names the machine where there are
-    several.
-    """
+    """Keep the entries of asv's Atom feed that are of these machines and benchmarks."""
     ElementTree.register_namespace("", ATOM)
     tree = ElementTree.parse(file)
     feed = tree.getroot()
     for entry in feed.findall(f"{{{ATOM}}}entry"):
+        # the title is a change and the benchmark
         _, benchmark = entry.findtext(f"{{{ATOM}}}title", "").split(" ", 1)
-        link = entry.find(f"{{{ATOM}}}link")
-        address = link.get("href", "") if link is not None else ""
-        linked = parse_qs(urlsplit(urlsplit(address).fragment).query).get("machine")
-        machines = linked or {machine for machine, _ in judged}
-        if not any((machine, benchmark) in judged for machine in machines):
+        linked_machine = read_machine(entry)
+        is_judged = False
+        for machine, judged_benchmark in judged:
+            is_of_machine = linked_machine in (None, machine)
+            if is_of_machine and benchmark == judged_benchmark:
+                is_judged = True
+        if not is_judged:
             feed.remove(entry)
     tree.write(file, encoding="utf-8", xml_declaration=True)
+
+
+def read_machine(entry: ElementTree.Element) -> str | None:
+    """Return the machine that an entry's link names, or None: asv names it if there are several."""
+    link = entry.find(f"{{{ATOM}}}link")
+    if link is None:
+        return None
+    address = urlsplit(link.get("href", ""))
+    # such as index.html#transformer.TransformerJaxTrain.track_peak_memory?machine=zen4-2core
+    parameters = parse_qs(urlsplit(address.fragment).query)
+    return parameters["machine"][0] if "machine" in parameters else None
