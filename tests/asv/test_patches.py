@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from asv.commands import compare
 from asv.commands import run as asv_run
 
 from framebench.asv import patches
+from tests.processes import run_process
 
 BENCHMARK: dict[str, Any] = {
     "name": "transformer.TransformerTorchTrain.track_peak_memory",
@@ -85,6 +87,13 @@ def test_the_graph_of_a_benchmark_changes_only_where_a_case_does():
     assert means[2] == pytest.approx(means[3]), "the small case has not changed"
     assert means[2] / means[1] == pytest.approx(1.1), "the large case rose by 10 %"
     assert means[1] == pytest.approx(means[0])
+
+
+def test_the_graph_of_a_benchmark_is_replaced():
+    name = "asv.graph._compute_summary_data_series.__name__"
+    apply = "patches.apply(run.wrap_run, run.wrap_benchmarks)"
+    code = f"import asv.graph; from framebench.asv import patches, run; {apply}; print({name})"
+    assert run_process([sys.executable, "-c", code]).stdout.strip() == "chain_means"
 
 
 def test_the_graph_of_a_benchmark_ends_where_no_case_is_in_both_commits():

@@ -4,6 +4,7 @@ import pytest
 
 from framebench.claims.registry import REGISTRY, UnknownClaim
 from framebench.claims.search import compares_speed_of_frameworks, find_subjects, stem
+from tests.processes import framebench
 
 ENGLISH = [
     ("fp16", "B1 memory"),
@@ -145,6 +146,13 @@ def test_ids_and_parts_are_found_as_they_are_typed(typed, names):
 def test_models_and_frameworks_that_a_query_names_are_found(typed, subjects):
     assert find_subjects(typed) == subjects
     assert not set(REGISTRY.list_unknown_words([typed])) & {"unet", "resnet", "halves"}
+
+
+def test_an_answer_on_a_program_says_nothing_of_the_framework_that_was_named():
+    """A report is tried by a program, which is no case of a framework."""
+    done = framebench("claims", "jax.checkpoint around the whole network", code=0)
+    assert "R1: " in done.stdout
+    assert "no number of this claim" not in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,11 @@ def test_the_answer_begins_with_the_bytes_of_a_step_and_what_piles_up_first():
         bytes_per_step=None,
     )
     growth = make_growth(host_malloc=FLAT + 5_000 * NUMBERS)
-    text = table.describe_growth(growth.model_copy(update={"kept": (losses,)}))
+    text = table.describe_growth(
+        growth.model_copy(
+            update={"kept": (losses, losses.model_copy(update={"what": "a later one"}))}
+        )
+    )
     assert text.startswith("a/b: memory grows by 5,000 B a step (host.malloc).")
     assert "torch.Tensor, made at train.py:8; held by `losses`." in text
     assert table.describe_growth(make_growth(host_malloc=FLAT)) == ""
