@@ -269,8 +269,8 @@ def refuse_single_samples(evidence: Sequence[Row], case: Case) -> None:
         return
     batches = sorted({row.batch for row in evidence})
     raise NoRecords(
-        f"{case.id} has one sample in the model at a time, for which convolutions may take another "
-        f"path than in the measured batches, {', '.join(map(str, batches))}: framebench max-batch "
+        "it has one sample in the model at a time, for which convolutions may take another path "
+        f"than in the measured batches, {', '.join(map(str, batches))}: framebench max-batch "
         f"'{case.workload}/{case.framework}/{case.scenario}/{case.strategy}/{case.size}' "
         f"--budget SIZE --max-batch {case.batch} runs it"
     )

@@ -84,7 +84,10 @@ def claims(
     choices = format_options(size=other_size, machine=machine, device=device)
     options = repeat_options(results)
     chosen = choose_claims(queries, size, f"{choices}{options}")
-    device = choose_device(device)
+    if device:
+        from framebench.claims.devices import find_device
+
+        device = find_device(device)
     failed = []
     if run:
         from framebench.claims.run import measure_missing
@@ -132,17 +135,10 @@ def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, .
     claim ends the command; the command that its message suggests ends with `options`.
     """
     from framebench.claims.registry import REGISTRY, UnknownClaim
-    from framebench.claims.search import compares_speed_of_frameworks
 
     sizes = sorted({profile.size for profile in profiles.PROFILES.values()})
     if size not in sizes:
         fail(f"no size {size!r}; sizes: {', '.join(sizes)}", 2)
-    if compares_speed_of_frameworks(" ".join(queries)):
-        fail(
-            "no claim compares the speed of JAX and PyTorch; what was measured: framebench report "
-            f"'resnet50/*/train/*' --short{options}, on a GPU docs/gpu.md",
-            2,
-        )
     for sentence in REGISTRY.list_other_commands(queries):
         say(sentence)
     try:
@@ -153,22 +149,6 @@ def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, .
     if unknown:
         say(f"no claim has {', '.join(unknown)}; shown are the claims with the other words")
     return chosen
-
-
-def choose_device(text: str) -> str:
-    """Return the device that a text names, empty for an empty text.
-
-    An unknown device ends the command.
-    """
-    if not text:
-        return ""
-    from framebench.claims.devices import find_device
-    from framebench.devices.catalog import UnknownDevice
-
-    try:
-        return find_device(text)
-    except UnknownDevice as error:
-        fail(str(error), 2)
 
 
 def print_entries(

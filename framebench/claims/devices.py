@@ -52,8 +52,9 @@ def describe_for_device(entry: Entry, device: str) -> str:
             f"On {device}: {entry.judged}; {entry.numbers} (not measured there; it should hold "
             f"on every device: {entry.why})."
         )
-    similar = list_similar_numbers(entry, device)[:MOST_SIMILAR]
-    verdict = f"no verdict. Similar there: {'; '.join(similar)}." if similar else "not known."
+    of_device = [line for line in entry.lines if is_of_device(line, device)]
+    similar = list_similar(entry, [line for line in of_device if line.verdict != UNMET])
+    verdict = f"no verdict. Similar there: {similar}." if similar else "not known."
     return f"On {device}: {verdict} {' '.join(map(describe_verdict_of_source, groups))}"
 
 
@@ -65,14 +66,10 @@ def describe_for_subject(entry: Entry, subject: str, device: str) -> str:
     """
     lines = [line for line in select_usable(entry) if subject in line.subjects]
     if not lines:
-        metrics = {line.metric for line in select_usable(entry)}
-        similar = []
-        for line in entry.lines:
-            if line.value is not None and line.metric in metrics and subject in line.subjects:
-                similar.append(f"{line.name} {line.measured}")
+        similar = list_similar(entry, [line for line in entry.lines if subject in line.subjects])
         if not similar:
             return f"{subject}: no number of this claim is of it."
-        return f"{subject}: no verdict. Similar: {'; '.join(similar[:MOST_SIMILAR])}."
+        return f"{subject}: no verdict. Similar: {similar}."
     lines.sort(
         key=lambda line: (
             bool(device) and not is_of_device(line, device),
@@ -84,18 +81,17 @@ def describe_for_subject(entry: Entry, subject: str, device: str) -> str:
     return f"{subject}: {' '.join(map(describe_verdict_of_source, groups))}"
 
 
-def list_similar_numbers(entry: Entry, device: str) -> list[str]:
-    """Return the numbers of a device that are shown beside a claim, of the quantity it is about.
+def list_similar(entry: Entry, lines: Sequence[Line]) -> str:
+    """Return those of some numbers beside a claim that are of the quantity it is about.
 
     An example is `resnet50/torch bfloat16 b8/cpu -5.1 % (-6.2 to -4.1)`, of a claim about float16.
     """
     metrics = {line.metric for line in select_usable(entry)}
     numbers = []
-    for line in entry.lines:
-        is_known = line.value is not None and line.verdict != UNMET
-        if is_known and line.metric in metrics and is_of_device(line, device):
+    for line in lines:
+        if line.value is not None and line.metric in metrics:
             numbers.append(f"{line.name} {line.measured}")
-    return numbers
+    return "; ".join(numbers[:MOST_SIMILAR])
 
 
 def select_usable(entry: Entry) -> list[Line]:

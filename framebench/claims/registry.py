@@ -60,18 +60,20 @@ class Registry:
     def list_unknown_words(self, texts: Iterable[str]) -> list[str]:
         """Return the words that no claim has, of queries that find claims by others."""
         unknown = []
-        for query in self.join_parts(texts):
-            if not ID.match(query):
-                unknown += self.index.find_unknown(query)
+        for query in self.list_word_queries(texts):
+            unknown += self.index.find_unknown(query)
         return unknown
 
     def list_other_commands(self, texts: Iterable[str]) -> list[str]:
         """Return a sentence for each other command that answers one of these queries."""
         sentences: list[str] = []
-        for query in self.join_parts(texts):
-            if not ID.match(query):
-                sentences += find_other_commands(query)
+        for query in self.list_word_queries(texts):
+            sentences += find_other_commands(query)
         return sentences
+
+    def list_word_queries(self, texts: Iterable[str]) -> list[str]:
+        """Return the queries that are no ids of claims."""
+        return [query for query in self.join_parts(texts) if not ID.match(query)]
 
     def join_parts(self, texts: Iterable[str]) -> list[str]:
         """Return queries in upper case as a user types them, with quotes or without.

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from framebench.analysis.results import Results
+from framebench.analysis.rows import shorten_list
 from framebench.claims import measure
 from framebench.claims.claim import Claim, Measurement
 from framebench.claims.ledger import list_names
@@ -154,9 +155,9 @@ def measure_missing(
     Print first how long that takes, or why nothing is measured. Return the programs that failed,
     and the ids of the cases.
     """
-    untestable = explain_untestable(claims)
+    untestable = [claim.name for claim in claims if claim.needs.lacking]
     if untestable:
-        say(untestable)
+        say(f"this suite cannot test {shorten_list(untestable)}")
     title = f"claims {' '.join(claim.name for claim in claims)} {size} {blocks} blocks"
     unfinished = Session.find_unfinished(results, provenance.name_code(), title)
     interrupted = InterruptedRun(unfinished.id, blocks) if unfinished else None
@@ -168,8 +169,7 @@ def measure_missing(
         count = format_count(len(unsupported), "missing case")
         say(f"{count} cannot be measured here, such as {unsupported[0].id}: {reason}")
     if not (missing.timed or missing.untimed or missing.probes or missing.plans):
-        is_testable = any(not claim.needs.lacking for claim in claims)
-        if is_testable and not unsupported:
+        if len(untestable) < len(claims) and not unsupported:
             say("nothing is missing: this machine has measured all that can be measured")
         return []
     seconds = estimate_work(missing, blocks, results, unfinished.id if unfinished else "")
@@ -182,20 +182,6 @@ def measure_missing(
         failed = run_programs(missing.probes, size, session, results)
         failed += measure_cases(missing, session, blocks, options, results)
         return failed + plan_cases(missing.plans, results)
-
-
-def explain_untestable(claims: Sequence[Claim]) -> str:
-    """Return which of these claims no measurement of the suite decides, or "" if there is none."""
-    untestable = [claim for claim in claims if claim.needs.lacking]
-    if not untestable:
-        return ""
-    first = untestable[0]
-    if len(untestable) == 1:
-        return f"{first.name} cannot be tested by this suite: it {first.needs.lacking}"
-    return (
-        f"{len(untestable)} of {len(claims)} claims cannot be tested by this suite, such as "
-        f"{first.name}; `framebench claims ID` says what each of them needs"
-    )
 
 
 def list_work(missing: Missing, blocks: int) -> str:

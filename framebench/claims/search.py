@@ -42,12 +42,6 @@ WORKLOADS = {  # by what people write for them
     "unet3d": re.compile("u-?net"),
     "transformer": re.compile(r"transformer|\bgpt"),
 }
-# words of a question which of two frameworks is faster, which no claim is about but of Jittor
-FRAMEWORK = re.compile("jax|flax|torch|pytorch|frameworks?")
-SPEED = re.compile("fast(er|est)?|slow(er|est)?|quick(er|est)?|speed|throughput|performance")
-OTHER_WORD = re.compile(
-    "vs|versus|or|and|than|compared?|better|best|gpus?|cpu|training|train|inference|much"
-)
 FRAMEWORKS = {
     "torch": re.compile("torch"),
     "jax": re.compile(r"\bjax|flax"),
@@ -139,17 +133,6 @@ def find_subjects(query: str) -> list[str]:
 def find_other_commands(query: str) -> list[str]:
     """Return a sentence for each other command that answers a query."""
     return list(find_synonyms(normalize(query), OTHER_COMMANDS))  # the concepts are sentences
-
-
-def compares_speed_of_frameworks(query: str) -> bool:
-    """Return whether a query asks only which framework is faster, perhaps at one of the models."""
-    words = set(WORD.findall(normalize(query)))
-    frameworks = set(filter(FRAMEWORK.fullmatch, words))
-    speeds = set(filter(SPEED.fullmatch, words))
-    rest = words - frameworks - speeds
-    ignored = set(filter(OTHER_WORD.fullmatch, rest)) | set(filter(SMALL_WORD.fullmatch, rest))
-    models = {word for word in rest if WORKLOADS.keys() & set(find_subjects(word))}
-    return bool(frameworks and speeds) and rest == ignored | models
 
 
 def list_pairs(text: str) -> list[str]:

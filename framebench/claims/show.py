@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import shorten
-from typing import NamedTuple
 
 from framebench.analysis.rendering import DETAIL, ESSENTIAL, Table, TableColumn
 from framebench.analysis.results import Results
@@ -141,35 +140,20 @@ def describe_cases(lines: Sequence[Line]) -> str:
 
     A case of another machine's GPU ends in ` on MACHINE`.
     """
-    cases_by_framework: dict[str, list[str]] = defaultdict(list)
-    for group, batches in sorted(group_batches(lines).items()):
-        numbers = ", ".join(f"b{batch}" for batch in sorted(batches))
-        case = f"{group.workload} {numbers}{group.ending}"
-        cases_by_framework[group.framework].append(case)
-    texts = []
-    for framework, cases in cases_by_framework.items():
-        texts.append(f"{framework}: {', '.join(cases)}")
-    return "; ".join(texts)
-
-
-class CaseGroup(NamedTuple):
-    """What cases have in common that are described together, by their batches."""
-
-    framework: str
-    workload: str
-    ending: str  # `/full on h200-1gpu`: the size, and where the GPU is another machine's
-
-
-def group_batches(lines: Sequence[Line]) -> dict[CaseGroup, set[int]]:
-    """Return the batches of the cases behind a number, by what else the cases have in common."""
-    batches: dict[CaseGroup, set[int]] = defaultdict(set)
+    batches: dict[tuple[str, str, str], set[int]] = defaultdict(set)
     for line in lines:
         on_machine = f" on {line.other_machine}" if line.on_other_gpu else ""
         for case_id in line.cases:
             case = Case.from_id(case_id)
-            group = CaseGroup(case.framework, case.workload, f"/{case.size}{on_machine}")
-            batches[group].add(case.batch)
-    return batches
+            batches[case.framework, case.workload, f"/{case.size}{on_machine}"].add(case.batch)
+    cases_by_framework: dict[str, list[str]] = defaultdict(list)
+    for (framework, workload, ending), group in sorted(batches.items()):
+        numbers = ", ".join(f"b{batch}" for batch in sorted(group))
+        cases_by_framework[framework].append(f"{workload} {numbers}{ending}")
+    texts = []
+    for framework, cases in cases_by_framework.items():
+        texts.append(f"{framework}: {', '.join(cases)}")
+    return "; ".join(texts)
 
 
 def make_list(entries: Sequence[Entry], options: str = "") -> Table:

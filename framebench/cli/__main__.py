@@ -162,6 +162,7 @@ def run_command_line() -> None:
     from framebench.records.provenance import BadMachine
     from framebench.records.store import BadRecord
     from framebench.suite.case import UnknownCase
+    from framebench.suite.user_file import Fault
 
     warnings.showwarning = make_warning_printer()
     option = find_empty_option(sys.argv[1:])
@@ -178,7 +179,7 @@ def run_command_line() -> None:
         fail("interrupted", INTERRUPTED)
     except ModuleTimeout as error:
         fail(str(error), 1)
-    except (UnknownCase, UnknownName, SetupError, Busy, BadMachine) as error:
+    except (UnknownCase, UnknownName, SetupError, Busy, BadMachine, Fault) as error:
         fail(str(error), 2)
     except BadRecord as error:
         fail(str(error), 1)

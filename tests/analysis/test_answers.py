@@ -16,7 +16,7 @@ from framebench.analysis.answers import (
 )
 from framebench.analysis.figures import fronts
 from framebench.analysis.frames import Row
-from framebench.analysis.reports.answer import describe_origins, make_answer
+from framebench.analysis.reports.answer import make_answer
 from framebench.analysis.searches import Searches
 from framebench.budget.advise.advice import advise
 from framebench.publish.sentences.in_words import describe_training
@@ -110,11 +110,6 @@ def test_an_unsearched_strategy_that_may_need_less_is_noted():
     assert line.endswith("; `accumulate` may need less: no search has run it.")
 
 
-def test_without_an_unsearched_strategy_none_is_noted():
-    notes = make_answer(make_searched_table("fp32", "checkpoint")).notes
-    assert not any("may need less" in note for note in notes)
-
-
 def test_the_need_of_an_unsearched_strategy_is_an_upper_bound():
     """1.05 x (0.5 MiB of accumulate's peak + 1 MiB, which the searched baseline keeps)."""
     table = make_searched_table("fp32", "accumulate")
@@ -193,18 +188,3 @@ def test_the_answer_prefers_sizes_above_tiny_and_names_several(sizes, workloads)
     table = make_answer(frames.make_frame_of_rows(of_sizes))
     assert set(table.texts["workload"]) == workloads
     assert set(table.texts["strategy"]) == {"checkpoint"}
-
-
-@pytest.mark.parametrize(
-    ("frameworks", "sentences"),
-    [
-        (["torch", "torch"], ["each with cases measured on here and other"]),
-        (["torch", "jax"], ["with cases measured on here: unet3d torch", "other: unet3d jax"]),
-    ],
-)
-def test_machines_that_measured_of_everything_are_named_once(frameworks, sentences):
-    shown = pd.DataFrame(
-        {"workload": "unet3d", "framework": frameworks, "machine": ["here", "other"]}
-    )
-    for text, sentence in zip(describe_origins(shown), sentences, strict=True):
-        assert text.endswith(sentence)

@@ -280,13 +280,6 @@ def test_records_are_paired_by_block_and_round():
     assert compare_times(base, change) == pytest.approx([math.log(2), math.log(3)])
 
 
-def test_a_block_with_two_complete_rounds_gives_no_ratio():
-    """One time in the second block is missing, so two rounds are left: too few to compare."""
-    base = [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
-    change = [[2.0, 2.0, 2.0], [4.0, 4.0, MISSED]]
-    assert compare_times(base, change) == pytest.approx([math.log(2)])
-
-
 def test_each_further_process_of_a_case_is_paired_with_the_first():
     first = (BASE, [[1.0]])
     second = (BASE, [[1.5]])
@@ -342,14 +335,6 @@ def test_records_without_times_have_no_ratio(without_times):
     (timed,) = select_case(records, CHECKPOINT)
     untimed = timed.model_copy(update=without_times)
     assert Blocks(records).compare(select_case(records, BASE), [untimed]) is None
-
-
-def test_records_that_share_no_timed_block_have_no_ratio():
-    records = make_blocks([(BASE, [[1.0], [1.0]]), (CHECKPOINT, [[1.5], [1.5]])])
-    _, base_of_second_block = select_case(records, BASE)
-    change_of_first_block, _ = select_case(records, CHECKPOINT)
-    by_blocks = Blocks(records)
-    assert by_blocks.compare([base_of_second_block], [change_of_first_block]) is None
 
 
 def test_a_strategy_is_compared_with_its_own_releases_baseline():

@@ -5,9 +5,7 @@ Titles are computed from the same rows, and the same rows give the same bytes.
 
 from __future__ import annotations
 
-import sys
 from itertools import combinations
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -33,7 +31,6 @@ from tests.figure_records import (
     read_places,
     read_texts,
 )
-from tests.processes import ROOT, run_process
 from tests.sample_records import MACHINE, RESULTS
 
 Point = tuple[float, float]
@@ -194,10 +191,6 @@ def test_rows_without_numbers_give_no_figure():
         assert draw(rows) is None, name
 
 
-def test_without_rows_there_are_no_figures():
-    assert list(published.list_figures(make_frame())) == []
-
-
 def test_two_machines_are_refused():
     both = make_frame(
         make_record("fp32", 1),
@@ -223,8 +216,3 @@ def test_the_same_rows_give_the_same_bytes(tmp_path):
     second = published.save(unet, tmp_path / "second")
     assert [file.read_bytes() for file in first] == [file.read_bytes() for file in second]
     assert first
-
-
-def test_drawing_imports_no_framework_and_leaves_no_figure_open():
-    program = Path(__file__).parent / "programs" / "figures_drawn.py"
-    run_process([sys.executable, program, RESULTS], PYTHONPATH=str(ROOT))

@@ -13,36 +13,6 @@ from tests.record_files import add_records
 MIB = 2**20
 
 
-def test_cases_times_and_curves_are_counted(tmp_path):
-    """PyTorch has three batches, one without a time; JAX two, one of them in a newer release, which
-    alone counts. One more case died.
-    """
-    add_records(
-        tmp_path,
-        make_measured("fp32", MIB, batch=4),
-        make_measured("fp32", MIB, batch=8),
-        make_measured("fp32", MIB, batch=16, step_s=[]),
-        make_measured("fp32", MIB, framework="jax", batch=4),
-        make_measured("fp32", MIB, framework="jax", batch=8),
-        make_measured("fp32", MIB, framework="jax", batch=8, origin={"versions": {"jax": "2"}}),
-        make_crash_without_version("checkpoint"),
-    )
-
-    table = make_table(Results(tmp_path))
-
-    (row,) = (dict(zip(table.head, cells)) for cells in table.rows)
-    assert row == {
-        "machine": "m",
-        "sizes": "tiny",
-        "cases": "5",
-        "usable": "4",
-        "timed": "3",
-        "peak at 3 batches": "1",
-        "throughput at 3 batches": "0",
-        "several releases": "jax 1, 2",
-    }
-
-
 @pytest.mark.parametrize(("blocks", "curves"), [(2, "0"), (3, "1")])
 def test_a_curve_of_throughput_has_intervals(tmp_path, blocks, curves):
     """Two of the batches are timed in three blocks, and the third in so many."""

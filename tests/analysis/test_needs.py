@@ -81,7 +81,3 @@ def test_a_gpu_process_keeps_what_it_holds_beyond_the_peak(process_bytes, kept):
 @pytest.mark.parametrize("needs", [1, MIB, 105 * MIB + 1, 105 * MIB - 1, 123_456_789])
 def test_a_printed_need_is_never_too_small(needs):
     assert float(format_needs(needs).replace(",", "")) * MIB >= needs
-
-
-def test_an_unknown_need_is_printed_as_a_dash():
-    assert format_needs(None) == "-"

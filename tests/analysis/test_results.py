@@ -45,11 +45,6 @@ def test_the_table_has_the_columns_and_dtypes_that_are_documented(versions):
     assert table["machine"].nunique() == 1
 
 
-def test_a_row_has_the_columns_in_their_order():
-    (row,) = frames.make_rows([make_measured("fp32", 100)])
-    assert list(vars(row)) == [column.name for column in frames.COLUMNS]
-
-
 def test_releases_are_in_the_order_of_releases(tmp_path):
     """Sorted as text, 0.10.2 would come before 0.9.2, and a plot would show a rise as a fall."""
     for version in ("0.10.2", "0.9.2"):
@@ -168,14 +163,6 @@ def test_documents_are_of_the_machines_whose_records_are_committed(
     assert {record.provenance.machine for record in committed.records} == set(machines)
 
 
-def test_a_record_is_named_by_its_line(results):
-    write_cases(results, "m", 2)
-    assert Results(results).cases_by_place == {
-        "records/m/torch-1.jsonl:1": "transformer/torch/train/fp32/b1/tiny",
-        "records/m/torch-1.jsonl:2": "transformer/torch/train/fp32/b2/tiny",
-    }
-
-
 def test_the_records_of_one_machine_are_read_without_those_of_others(results):
     write_cases(results, "m", 1)
     append_lines(store.find_file(results, "other", "torch-1"), "{")
@@ -184,18 +171,11 @@ def test_the_records_of_one_machine_are_read_without_those_of_others(results):
         assert len(Results(results).records) == 1
 
 
-def test_a_missing_folder_is_named_with_a_hint(results):
-    hint = "is no folder; name the folder that has records/ in it, or measure first"
-    for folder in (results, Path(__file__)):
-        with pytest.raises(NoRecords, match=hint):
-            framebench.load(folder)
-
-
 @pytest.mark.parametrize("below", ["", "records", "records/here"])
 def test_a_folder_without_records_is_named_with_a_hint(below, results):
     (results / below).mkdir(parents=True)
     command = r"measure first: framebench run --results .*results$"
-    with pytest.raises(NoRecords, match=rf"no records under .*results; .*{command}"):
+    with pytest.raises(NoRecords, match=rf"no readable records under .*results; .*{command}"):
         framebench.load(results)
 
 

@@ -143,11 +143,6 @@ def test_unsupported_records_of_a_newer_protocol_do_not_hide_older_measurements(
     assert select_current([unsupported, *old_cases]) == old_cases
 
 
-def test_unsupported_records_are_selected_where_nothing_was_measured():
-    unsupported = record(status="unsupported")
-    assert select_current([unsupported]) == [unsupported]
-
-
 @st.composite
 def draw_records(draw: st.DrawFn) -> list[Record]:
     """Return records of one case that differ in everything that selects them."""

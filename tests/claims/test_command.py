@@ -37,17 +37,6 @@ def find_missing_here(results: Path, *claims: str) -> Missing:
     return find_missing(REGISTRY.select(claims), MachineResults(Results(results), "m"), "tiny")
 
 
-def test_missing_programs_are_collected_once(results):
-    """Two measurements of B16 need the same program, and two of B19 need another."""
-    missing = find_missing_here(results, "B16", "B19")
-    assert sorted(missing.probes) == [
-        "names",
-        "snippet-jittor_volume_norm",
-        "snippet-torch_batch_norm_3d",
-        "snippet-torch_compile",
-    ]
-
-
 def test_missing_cases_are_collected_once(results):
     """B19 compares times and peaks of compiled and eager steps; B14 times eager ones, too."""
     add_record(results, EAGER)
@@ -96,12 +85,6 @@ def test_invalid_arguments_list_the_valid_ones(results, arguments, message):
     found = run_claims(*arguments, results=results)
     assert found.exit_code == 2
     assert message in re.sub(r"\s+", " ", found.output)
-
-
-@pytest.mark.parametrize(("name", "command"), [("Z9", "claims"), ("b1-speed", "claims B1")])
-def test_the_command_that_an_unknown_claim_suggests_has_the_folder(results, name, command):
-    found = run_claims(name, results=results)
-    assert found.output.endswith(f": framebench {command} --results {results}\n")
 
 
 @pytest.mark.parametrize(
@@ -178,26 +161,13 @@ def test_run_measures_missing_cases_only(harness, results):
     assert not list(results.glob(".session*"))
 
 
-UNTESTABLE = "A20"
-
-
-@pytest.mark.parametrize(
-    "machine",
-    [
-        pytest.param("m", id="machine with records"),
-        pytest.param("another", id="machine without records"),
-    ],
-)
-def test_run_of_a_claim_that_no_measurement_decides_says_what_it_lacks(
-    machine, results, monkeypatch
-):
-    monkeypatch.setenv("FRAMEBENCH_MACHINE", machine)
-    add_record(results, EAGER)  # on the machine `m`
-    found = run_claims(UNTESTABLE, "--run", results=results)
+def test_run_of_a_claim_that_no_measurement_decides_says_what_it_lacks(results, monkeypatch):
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "m")
+    add_record(results, EAGER)
+    found = run_claims("A20", "--run", results=results)
     assert found.exit_code == 0, found.output
-    assert f"{UNTESTABLE} cannot be tested by this suite: it needs a search" in found.output
     assert "nothing is missing" not in found.output
-    assert "Not testable here" in found.output
+    assert "Not testable here (needs a search" in " ".join(found.output.split())
 
 
 def test_run_says_before_it_measures_how_long_that_takes_and_how_to_interrupt_it(harness, results):

@@ -3,7 +3,7 @@
 import pytest
 
 from framebench.claims.registry import REGISTRY, UnknownClaim
-from framebench.claims.search import compares_speed_of_frameworks, find_subjects, stem
+from framebench.claims.search import find_subjects
 from tests.processes import framebench
 
 ENGLISH = [
@@ -70,11 +70,6 @@ def test_the_best_match_comes_first(typed, row):
     assert REGISTRY.select([typed])[0].name == row
 
 
-@pytest.mark.parametrize("words", [("prune", "pruned", "pruning"), ("fuse", "fused", "fusion")])
-def test_endings_of_a_word_do_not_matter(words):
-    assert len(set(map(stem, words))) == 1
-
-
 @pytest.mark.parametrize(
     "typed",
     [
@@ -93,20 +88,28 @@ def test_adam_finds_the_claim_about_adam_alone():
 
 
 @pytest.mark.parametrize(
-    "typed", ["optimizer states", "Adam", "the memory of the optimizer", "优化器状态"]
+    ("typed", "command"),
+    [
+        ("optimizer states", "framebench explain CASE"),
+        ("Adam", "framebench explain CASE"),
+        ("the memory of the optimizer", "framebench explain CASE"),
+        ("优化器状态", "framebench explain CASE"),
+        ("flash attention", "sdpa_flash"),
+        ("FlashAttention 2", "sdpa_flash"),
+        ("sdpa saves memory", "sdpa_flash"),
+        ("is jax faster than pytorch", "framebench report"),
+        ("PyTorch vs JAX: speed of ResNet-50 training on a GPU?", "framebench report"),
+        ("which framework is fastest", "framebench report"),
+    ],
 )
-def test_a_query_about_parts_of_a_peak_names_explain(typed):
+def test_a_query_that_another_command_answers_names_it(typed, command):
     (sentence,) = REGISTRY.list_other_commands([typed])
-    assert "framebench explain CASE" in sentence
+    assert command in sentence
 
 
-@pytest.mark.parametrize("typed", ["flash attention", "FlashAttention 2", "sdpa saves memory"])
-def test_a_query_about_attention_kernels_names_their_strategies(typed):
-    (sentence,) = REGISTRY.list_other_commands([typed])
-    assert "sdpa_flash" in sentence
-
-
-@pytest.mark.parametrize("typed", ["gradient accumulation", "fp16", "B4 parameters"])
+@pytest.mark.parametrize(
+    "typed", ["gradient accumulation", "is amp faster in pytorch", "B4 parameters"]
+)
 def test_a_query_that_claims_answer_names_no_other_command(typed):
     assert REGISTRY.list_other_commands([typed]) == []
 
@@ -153,20 +156,3 @@ def test_an_answer_on_a_program_says_nothing_of_the_framework_that_was_named():
     done = framebench("claims", "jax.checkpoint around the whole network", code=0)
     assert "R1: " in done.stdout
     assert "no number of this claim" not in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("is jax faster than pytorch", True),
-        ("JAX faster", True),
-        ("PyTorch vs JAX: speed of ResNet-50 training on a GPU?", True),
-        ("which framework is fastest", True),
-        ("is amp faster in pytorch", False),
-        ("is Jittor faster than PyTorch", False),
-        ("jax", False),
-        ("faster", False),
-    ],
-)
-def test_a_question_which_framework_is_faster_is_about_no_claim(query, expected):
-    assert compares_speed_of_frameworks(query) is expected

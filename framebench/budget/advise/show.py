@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from typing import Any
 
 import pandas as pd
@@ -219,12 +218,6 @@ def make_speed_cells(speed: Row, batch: int) -> dict[str, str]:
     return {"rate": rate, "torch_ratio": ratio, "measured_at": f"b{speed.batch} {speed.size}"}
 
 
-def describe_faster_batch(speed: Row) -> str:
-    """Return the speed of a faster batch in words."""
-    remark = "" if is_calibrated(speed) else f", {NOT_CALIBRATED}, so not ranked"
-    return f"{format_rate(speed)} at b{speed.batch}{remark}"
-
-
 def find_order(advice: BudgetAdvice) -> SortOrder:
     """Return by what the candidates that fit are sorted.
 
@@ -241,8 +234,8 @@ def find_order(advice: BudgetAdvice) -> SortOrder:
 def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield notes on candidates, each after the candidate's name.
 
-    They are about an unknown batch, a predicted peak, the smallest timed batch, a faster batch, and
-    a result that differs from the baseline's.
+    They are about an unknown batch, a predicted peak, and a result that differs from the
+    baseline's.
     """
     if any(candidate.measured_fit for candidate in candidates):
         yield EXTRAPOLATED
@@ -256,15 +249,6 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
         if candidate.peak.kind == "predicted" and not candidate.measured_fit:
             remark = f"; {NOT_STUDIED}" if candidate.is_far else ""
             yield f"{candidate.name} b{case.batch}: predicted, {candidate.peak.method}{remark}"
-        smallest = candidate.smallest_timed
-        if smallest and not candidate.speed:
-            yield (
-                f"{candidate.name} b{case.batch}: the smallest batch that was timed is "
-                f"b{smallest.batch} ({format_rate(smallest)}); smaller ones may be far slower"
-            )
-        faster = candidate.find_faster_batch()
-        if faster:
-            yield f"{candidate.name}: faster at a larger batch: {describe_faster_batch(faster)}"
         if not case.same_mathematics:
             # a strategy that keeps the loss, and still differs, does so through batch norm
             difference = BATCH_NORM if case.strategy_spec.same_loss else case.strategy_spec.summary
@@ -326,21 +310,16 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         unsearched = format_count(len(advice.unsearched), "other", "others")
         by_framework = count_by_framework(advice.unsearched)
         sentences.append(f"{unsearched} may fit: no search has tried them ({by_framework}).")
-        sentences.append(suggest_faster(advice, options))
     sentences += explain_missing_frameworks(advice)
     return " ".join(filter(None, sentences))
 
 
 def describe_no_candidates(advice: BudgetAdvice) -> str:
-    """Return that no record could be advice, with a reason, if any of the batch in question."""
+    """Return that no record could be advice, with a reason if there is one."""
     text = "nothing that computes the same has a record that could be advice"
-    if not advice.left_out:
-        return text
-    batch = f"/b{advice.question.batch}/"
-    of_batch = [case for case in advice.left_out if batch in case]
-    case = (of_batch or list(advice.left_out))[0]
-    reason = advice.left_out[case].removeprefix(f"{case} ")
-    return f"{text}, such as {case}: {reason}"
+    for case, reason in advice.left_out.items():  # those of the batch in question come first
+        return f"{text}, such as {case}: {reason}"
+    return text
 
 
 def count_by_framework(candidates: Sequence[Candidate]) -> str:
@@ -390,26 +369,6 @@ def describe_unsearched(advice: BudgetAdvice, options: str) -> str:
     )
 
 
-def suggest_faster(advice: BudgetAdvice, options: str) -> str:
-    """Return a sentence with the fastest candidate that may fit, or "" if none is faster.
-
-    It is faster if the intervals of both do not overlap.
-    """
-    best = advice.fitting[0]
-    if find_order(advice) != "speed" or not advice.unsearched:
-        return ""
-    candidate = max(advice.unsearched, key=attrgetter("throughput"))
-    speed = candidate.speed
-    is_slower = candidate.throughput <= best.throughput
-    if speed is None or is_slower or do_intervals_overlap(speed, best.speed):
-        return ""
-    search = f"{make_search_command(candidate.case, options)} --max-batch {candidate.case.batch}"
-    return (
-        f"If {candidate.name} does, it is faster: {format_rate(speed)} at batch {speed.batch}. "
-        f"`{search}` tells."
-    )
-
-
 def make_search_command(case: Case, options: str) -> str:
     """Return the command that searches for a case's largest batch, which ends with `options`."""
     return (
@@ -426,26 +385,20 @@ def describe_rank(advice: BudgetAdvice) -> str:
         rank = f"is {describe_fastest(advice.fitting)}: {format_rate(best.speed)}"
         if best.speed.case != best.shown.case.id:
             rank += f", measured at b{best.speed.batch} {best.speed.size}"
-        faster = best.find_faster_batch()
-        if faster:
-            rank += f" ({describe_faster_batch(faster)})"
         return rank
-    if advice.question.by == "speed":
-        rank = f"comes first ({ORDER_TEXTS[order]}; its speed is not known"
-        if best.smallest_timed and not best.speed:
-            rank += f" below batch {best.smallest_timed.batch}"
-        rank += ")"
-    else:
-        rank = f"comes first ({ORDER_TEXTS[order]})"
-    if order == "batch":
-        ties = [c.name for c in others if c.case.batch == best.case.batch]
-        if ties:
-            rank += f", with as large a batch by {', '.join(ties)}"
-    if order == "memory":
-        least = best.shown.peak.needs
-        ties = [c.name for c in others if are_equal_amounts(c.shown.peak.needs, least)]
-        if ties:
-            rank += f", with as little by {', '.join(ties)}"
+    unknown = "; its speed is not known" if advice.question.by == "speed" else ""
+    rank = f"comes first ({ORDER_TEXTS[order]}{unknown})"
+    least = best.shown.peak.needs
+    ties = []
+    for other in others:
+        if order == "batch":
+            is_tie = other.case.batch == best.case.batch
+        else:
+            is_tie = are_equal_amounts(other.shown.peak.needs, least)
+        if is_tie:
+            ties.append(other.name)
+    if ties:
+        rank += f", like {', '.join(ties)}"
     return rank
 
 
@@ -561,13 +514,9 @@ def list_notes(
     if show_all:
         for case, why in advice.left_out.items():
             yield f"no advice: {case}: {why}"
-    elif (
-        len(advice.fitting) > MOST_CANDIDATES_SHOWN
-        or advice.different_result
-        or advice.unsearched
-        or advice.too_large
-        or advice.left_out
-    ):
+        return
+    shown_count = min(len(advice.fitting), MOST_CANDIDATES_SHOWN)
+    if len(advice.candidates) > shown_count or advice.left_out:
         yield "--all also shows the rest"
 
 

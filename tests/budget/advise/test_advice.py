@@ -25,7 +25,6 @@ from framebench.records.record import Record
 from framebench.records.search import Probe
 from framebench.strategies.registry import find_strategy
 from framebench.suite.case import Case
-from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
 from tests.advice_records import (
     FITS_A_MIB,
@@ -124,16 +123,6 @@ def test_cases_without_a_verified_and_proven_peak_are_not_offered(changes, why):
     assert why in note
 
 
-@pytest.mark.parametrize("older", [{"versions": {"torch": "0"}}, {"protocol": VERSION - 1}])
-def test_records_of_an_older_version_or_protocol_are_not_ranked_with_newer_ones(older):
-    origin = {"measured_at": "2025-01-01T00:00:00Z"} | older
-    records = [
-        make_record("torch", "fp32"),
-        make_record("torch", "accumulate", peak=50, step=0.1, origin=origin),
-    ]
-    assert list_fitting_strategies(ask_advice(records)) == ["fp32"]
-
-
 def make_choice_of_changes() -> list[Record]:
     """Return records of PyTorch's baseline, which does not fit 1 MiB, and of three cases that do.
 
@@ -157,11 +146,6 @@ def test_the_cheapest_change_is_that_of_the_same_framework_that_costs_least_spee
     assert "1.25 (1.25 to 1.25) x its step time (in the same blocks)" in text
 
 
-def test_there_is_no_change_of_a_strategy_without_records():
-    records = make_choice_of_changes()
-    assert find_change(ask_advice(records), "jittor", "fp32", Blocks(records)) is None
-
-
 def test_the_cheapest_change_is_to_another_framework_if_nothing_fits_in_the_same():
     records = make_choice_of_changes()
     budget = MIB // 2  # only JAX's baseline fits it
@@ -169,13 +153,6 @@ def test_the_cheapest_change_is_to_another_framework_if_nothing_fits_in_the_same
     change = find_change(advice, "torch", "fp32", Blocks(records))
     assert change.to.case.framework == "jax"
     assert "in its own framework nothing fits" in show.describe_change(change, budget)
-
-
-def test_the_cheapest_change_says_if_no_block_has_both_cases():
-    no_blocks = Blocks([])
-    change = find_change(ask_advice(make_choice_of_changes()), "torch", "fp32", no_blocks)
-    assert change
-    assert "at a speed that shares no block with it" in show.describe_change(change, MIB)
 
 
 def test_strategies_are_ranked_by_times_of_shared_blocks():
@@ -240,14 +217,8 @@ def test_the_speed_of_a_larger_batch_is_not_used_for_a_smaller_one(batch):
     (table,) = show.make_tables(advice)
     cells = dict(zip(table.texts["strategy"], table.texts["rate"], strict=True))
     assert cells["fp32"] == f"not timed at b{batch or 3}"
-    assert any("smallest batch that was timed is b4" in note for note in table.notes)
-
-    answer = show.describe_answer(advice)
-    if batch is None:
-        assert "torch checkpoint is the only one that fits and was timed" in answer
-    else:
-        assert "fastest" not in answer
-        assert "its speed is not known below batch 4" in answer
+    if batch is not None:
+        assert "fastest" not in show.describe_answer(advice)
 
 
 def make_unet_records(*batches: int) -> list[Record]:
@@ -267,50 +238,21 @@ def test_a_batch_of_one_sample_is_not_predicted_from_larger_batches_of_convoluti
     """Convolutions may take another path for a single sample."""
     advice = ask_about_unet(make_unet_records(2, 4), batch=1)
     assert advice.candidates == []
-    (why,) = advice.left_out.values()
-    assert "--max-batch 1 runs it" in why
-    answer = show.describe_answer(advice)
-    assert answer.count("unet3d/torch/train/fp32/b1/tiny") == 1
-    assert answer.endswith("--max-batch 1 runs it")
+    assert show.describe_answer(advice).endswith("--max-batch 1 runs it")
 
 
-def test_one_sample_may_fit_if_no_measured_batch_of_convolutions_does():
-    advice = ask_about_unet(make_unet_records(2, 4), batch=None)
-    (candidate,) = advice.unsearched
-    assert candidate.case.batch == 2
-    assert candidate.unknown_batch == 1
-    assert "torch fp32 may at batch 1" in show.describe_answer(advice)
-
-
-def test_one_sample_does_not_fit_if_two_take_more_than_twice_the_budget():
+@pytest.mark.parametrize(("factor", "unknown_batch"), [(1, 1), (5, 0)])
+def test_one_sample_may_fit_if_two_take_less_than_twice_the_budget(factor, unknown_batch):
     """Weights are in both, so that one sample takes more than half of what two take."""
-    records = [
-        record.model_copy(update={"peaks": {name: 5 * size for name, size in record.peaks.items()}})
-        for record in make_unet_records(2, 4)
-    ]
+    records = []
+    for record in make_unet_records(2, 4):
+        peaks = {name: factor * size for name, size in record.peaks.items()}
+        records.append(record.model_copy(update={"peaks": peaks}))
     advice = ask_about_unet(records, batch=None)
-    assert advice.unsearched == []
-    (candidate,) = advice.too_large
-    assert candidate.unknown_batch == 0
-
-
-def test_those_that_may_fit_are_counted_by_framework():
-    records = make_unet_records(2, 4)
-    fits = records[0].model_copy(update={"case": "unet3d/jax/train/fp32/b2/tiny"})
-    others = []
-    for record in records:
-        case = f"unet3d/torch/train/checkpoint/b{record.parsed.batch}/tiny"
-        others.append(record.model_copy(update={"case": case}))
-    small = fits.model_copy(update={"peaks": dict.fromkeys(fits.peaks, MIB)})
-    advice = ask_about_unet([*records, *others, small], batch=None)
-    assert "2 others may fit: no search has tried them (2 torch)" in show.describe_answer(advice)
-
-
-def test_a_measured_batch_of_one_sample_is_known():
-    advice = ask_about_unet(make_unet_records(1, 2, 4), batch=None)
-    (candidate,) = advice.fitting + advice.too_large
-    assert candidate.case.batch == 1
-    assert candidate.unknown_batch == 0  # none
+    (candidate,) = advice.candidates
+    assert candidate.case.batch == 2
+    assert candidate.unknown_batch == unknown_batch
+    assert ("torch fp32 may at batch 1" in show.describe_answer(advice)) == bool(unknown_batch)
 
 
 def make_searches_of_the_baseline(kept: int) -> Searches:
@@ -360,40 +302,16 @@ def searched_baseline() -> BudgetAdvice:
     return advise([make_rows(records)], replace(QUESTION, budget=4 * MIB), searches)
 
 
-def test_needs_by_what_the_baseline_keeps_are_shown_as_an_upper_bound(searched_baseline):
+def test_needs_by_what_the_baseline_keeps_are_an_upper_bound(searched_baseline):
+    """Checkpoint may keep nothing next to its peak."""
     (table,) = show.make_tables(searched_baseline)
     needs = dict(zip(table.texts["strategy"], table.texts["needs_bytes"], strict=True))
     assert needs == {"fp32": "2.2", "checkpoint": "up to 2.2"}
-
-
-def test_json_has_the_least_that_an_unsearched_strategy_may_need(searched_baseline):
-    """Checkpoint may keep nothing next to its peak."""
     offers = {}
     for offer in show.make_json(searched_baseline, changes=[])["fitting"]:
         offers[offer["strategy"]] = offer
     assert offers["fp32"]["least_needs_bytes"] == offers["fp32"]["needs_bytes"]
     assert offers["checkpoint"]["least_needs_bytes"] == pytest.approx(1.05 * MIB, rel=1e-6)
-
-
-@pytest.mark.parametrize(("step_s", "is_faster"), [(0.5, True), (2.0, False)])
-def test_a_strategy_that_may_fit_is_named_in_the_answer_only_if_it_is_faster(step_s, is_faster):
-    """The needs of accumulate rest on what the baseline keeps: they are 3.2 to 4.2 MiB."""
-    records = [
-        make_record("torch", "fp32", peak=MIB),
-        make_record("torch", "accumulate", peak=3 * MIB, step=step_s),
-    ]
-    searches = make_searches_of_the_baseline(kept=MIB)
-
-    advice = advise([make_rows(records)], replace(QUESTION, budget=4 * MIB), searches)
-
-    answer = show.describe_answer(advice, " --budget 4MiB")
-    assert "1 other may fit: no search has tried them" in answer
-    command = "framebench max-batch 'transformer/torch/train/accumulate/tiny' --budget 4MiB"
-    is_named = (
-        "If torch accumulate does, it is faster" in answer
-        and f"`{command} --max-batch 4` tells" in answer
-    )
-    assert is_named == is_faster
 
 
 def test_the_speed_of_the_next_smaller_timed_batch_is_used():
@@ -470,13 +388,6 @@ def test_the_search_that_an_answer_suggests_repeats_the_options(batch):
     assert f"`framebench max-batch 'transformer/torch/train/fp32/tiny'{OPTIONS}`" in answer
 
 
-def test_the_search_that_a_note_suggests_repeats_the_options():
-    advice = ask_advice(measure_batches(4, 8), budget=30 * MIB)
-    notes = show.list_notes(advice, changes=[], options=OPTIONS)
-    (note,) = [note for note in notes if "never measured" in note]
-    assert f"`framebench max-batch 'transformer/torch/train/*/*/tiny'{OPTIONS}`" in note
-
-
 def test_a_batch_near_the_measured_ones_is_predicted_without_a_condition():
     """Twice the measured batch 8 needs 1.05 x 17 MiB."""
     advice = ask_advice(measure_batches(2, 4, 8), budget=18 * MIB, batch=None)
@@ -487,12 +398,6 @@ def test_a_batch_near_the_measured_ones_is_predicted_without_a_condition():
     (table,) = show.make_tables(advice)
     assert table.texts["batch"] == ["16"]
     assert not any(show.NOT_STUDIED in note for note in table.notes)
-
-
-def test_the_peak_is_the_resident_memory_and_not_the_frameworks_count():
-    peaks = {"host.rss": 2000, "compiler.plan": 1000}
-    (candidate,) = ask_advice([make_record("jax", "fp32", peaks=peaks)]).candidates
-    assert candidate.peak.value == 2000
 
 
 def test_speeds_without_calibration_are_marked_and_come_last():
@@ -510,11 +415,6 @@ def test_speeds_without_calibration_are_marked_and_come_last():
     calibrated, also_calibrated, marked = (row[throughput] for row in table.rows)
     assert "not calibrated" not in calibrated + also_calibrated
     assert "not calibrated" in marked
-
-
-def test_no_strategy_is_fastest_by_a_speed_without_calibration():
-    fast = make_record("torch", "checkpoint", peak=1000, step=0.1, origin=UNCALIBRATED)
-    assert "is fastest" not in show.describe_answer(ask_advice([fast]))
 
 
 @pytest.mark.parametrize(("timed_here", "best"), [(3, "checkpoint"), (2, "fp32")])
@@ -574,16 +474,6 @@ def test_a_line_goes_through_all_peaks_of_one_machine():
     (by_both,) = advise([make_rows(here), make_rows(elsewhere)], question).candidates
     assert by_both.peak == by_one_machine.peak
     assert by_both.peak.method == "line through batches 4, 8, 16"
-
-
-@pytest.mark.parametrize("machines", [("here", "elsewhere"), ("elsewhere", "here")])
-def test_of_machines_that_measured_the_same_cases_the_first_is_used(machines):
-    rows = []
-    for machine in machines:
-        records = [make_record("torch", "fp32", batch=batch, machine=machine) for batch in (4, 8)]
-        rows.append(make_rows(records))
-    (candidate,) = advise(rows, replace(QUESTION, batch=None)).candidates
-    assert candidate.evidence.machine == machines[0]
 
 
 def test_strategies_that_change_the_mathematics_are_listed_apart():
@@ -708,23 +598,13 @@ def test_the_first_rows_have_the_best_of_each_framework():
         ({"peak": 5 * MIB}, "Nothing of jax fits; closest: jax fp32 at batch 4 (needs 5.3 MiB)."),
         (OOM, "Of jax no record supports advice: oom: memory ran out."),
         (None, "There are no such records of jax."),
-        ({"peak": MIB // 2}, ""),
     ],
 )
 def test_a_framework_that_is_not_offered_is_named_with_the_reason(changes, words):
     records = [make_record("torch", "fp32", peak=MIB // 2)]
     if changes is not None:
         records.append(make_record("jax", "fp32", **changes))
-    answer = show.describe_answer(ask_advice(records, frameworks=("torch", "jax")))
-    assert words in answer
-    assert ("of jax" in answer.lower()) == bool(words)
-
-
-def test_a_far_peak_has_its_upper_end_where_the_needs_rest_on_a_far_higher_one():
-    """Memory that hardly grows from one batch to another may still be proportional to it."""
-    flat = [make_record("torch", "fp32", batch=b, peak=MIB + b, step=1.0) for b in (4, 8)]
-    (table,) = show.make_tables(ask_advice(flat, budget=100 * MIB, batch=380))
-    assert table.texts["peak"] == ["about 14.4 to 86.5"]
+    assert words in show.describe_answer(ask_advice(records, frameworks=("torch", "jax")))
 
 
 def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition():
@@ -755,41 +635,6 @@ def test_offers_are_sorted_by_the_requested_quantity(by, batch, order):
     ]
     advice = ask_advice(records, budget=4 * MIB, batch=batch, by=by)
     assert list_fitting_strategies(advice) == order
-
-
-@pytest.mark.parametrize(
-    ("by", "batch", "words"),
-    [
-        ("batch", None, "(largest batch first), with as large a batch by torch keep_grads."),
-        ("memory", 8, "(least memory first), with as little by torch keep_grads."),
-    ],
-)
-def test_a_tie_is_named_in_the_answer(by, batch, words):
-    records = []
-    for strategy, sample in (("fp32", 100_000), ("keep_grads", 100_001), ("checkpoint", 112_500)):
-        for size in (4, 8):
-            records.append(make_record("torch", strategy, batch=size, peak=sample * size))
-    answer = show.describe_answer(ask_advice(records, batch=batch, by=by))
-    assert f"torch fp32 comes first {words}" in answer
-
-
-def test_a_faster_batch_without_calibration_is_named_but_not_ranked_by():
-    records = [
-        make_record("torch", "fp32", batch=4, peak=400_000),
-        make_record("torch", "fp32", batch=8, peak=800_000, origin=UNCALIBRATED),
-    ]
-    advice = ask_advice(records, budget=4 * MIB, batch=None)
-    (candidate,) = advice.fitting
-    assert candidate.speed.batch == 4
-    (note,) = [text for text in show.list_candidate_notes([candidate]) if "faster" in text]
-    assert "at b8, not calibrated, so not ranked" in note
-    assert "at b8, not calibrated" in show.describe_answer(advice)
-
-
-def test_only_named_strategies_are_offered():
-    records = [make_record("torch", name, peak=MIB // 2) for name in STRATEGIES]
-    advice = ask_advice(records, strategies=frozenset({"fp32", "accumulate"}))
-    assert sorted(list_fitting_strategies(advice)) == ["accumulate", "fp32"]
 
 
 @pytest.mark.parametrize(("low", "high", "is_tie"), [(1.02, 1.06, False), (0.98, 1.04, True)])

@@ -394,13 +394,6 @@ def test_a_saved_answer_is_reused_if_complete_and_current(changes, is_answer, re
     assert found == (fit if is_answer else None)
 
 
-def test_a_damaged_file_of_saved_answers_is_ignored(results):
-    save_search(results)
-    (path,) = results.rglob("*.jsonl")
-    path.write_text("{}")
-    assert find_saved(TRAIN, budget=8 * MIB, most=100, results=results) is None
-
-
 def test_the_figure_shows_the_newest_searches(results):
     machine = read_machine_name()
     earlier = provenance(machine=machine, measured_at="2025-01-01T00:00:00Z")

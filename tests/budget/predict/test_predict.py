@@ -21,7 +21,6 @@ from framebench.budget.predict.command import predict_from_rows
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
-from framebench.suite.result import Verification
 from tests.advice_records import make_record, make_rows, measure_batches
 from tests.marks import needs_host_peak, rarely
 from tests.processes import framebench, read_json
@@ -170,14 +169,6 @@ def test_without_records_the_command_that_measures_names_the_folder(tmp_path):
     selector = "unet3d/jax/eval/no_grad/*/full"
     assert prediction.note.startswith(f"no records of {selector}; measure first")
     assert prediction.note.endswith(f"framebench run '{selector}' --results {tmp_path}")
-
-
-def test_records_that_predict_nothing_are_not_suggested_to_be_measured(tmp_path):
-    wrong = Verification(passed=False, reason="loss is off")
-    measured = make_record("torch", "fp32", batch=4, peak=10**9, verification=wrong)
-    case = Case.from_id("transformer/torch/train/fp32/b8/tiny")
-    prediction = predict_from_rows(case, make_rows([measured]), Results(tmp_path))
-    assert prediction.note.endswith("its result was not verified")
 
 
 def test_any_batch_can_be_parsed():
