@@ -171,8 +171,8 @@ def ledger(results: Path | str | None = None, machine: str | None = None) -> pd.
     is_named = machine is not None or "FRAMEBENCH_MACHINE" in os.environ
     merged = None if is_named else claims.merge_ledgers(shown_results)
     if merged:
-        print(f"framebench.ledger(): {merged.machines}", file=sys.stderr)
-        entries = merged.entries
+        entries, sentence = merged
+        print(f"framebench.ledger(): {sentence}", file=sys.stderr)
     else:
         answers = shown_results.has_more_than_trials
         chosen = _choose_machine(shown_results, machine, "ledger", answers)

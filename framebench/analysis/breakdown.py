@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 
 import pandas as pd
 
-from framebench.analysis.lower_bound import LowerBound, compute_lower_bound
+from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.rendering import Table, read_columns
 from framebench.analysis.tables import QUESTION, describe_conditions, list_instruments
 from framebench.models import spec
@@ -31,7 +30,7 @@ def split_peaks(table: pd.DataFrame) -> pd.DataFrame:
     has_peak = (table["status"] == "ok") & table["step_bytes"].notna()
     has_bound = table["case"].map(declares_layers).astype(bool)
     split = table[has_peak & has_bound].reset_index(drop=True)
-    bounds = [vars(find_lower_bound(case)) for case in split["case"]]
+    bounds = [vars(compute_lower_bound(parse_any_batch(case))) for case in split["case"]]
     parts = pd.DataFrame(bounds, columns=list(PARTS))
     lower_bound = parts.sum(axis=1).astype(float)
     return split.join(parts).assign(
@@ -47,12 +46,6 @@ def declares_layers(case_id: str) -> bool:
     if not case.is_known or case.workload not in spec.list_workloads():  # such as a user's model
         return False
     return case.workload_spec.layers is not None
-
-
-@cache  # many records are of few cases
-def find_lower_bound(case_id: str) -> LowerBound:
-    """Return the lower bound of the case with this id. Raises UnknownCase."""
-    return compute_lower_bound(parse_any_batch(case_id))
 
 
 def make_part_tables(table: pd.DataFrame) -> Iterator[Table]:

@@ -193,9 +193,15 @@ class Results:
         hint = f"name the folder that has records/ in it, or {suggest_first_run(self.root)}"
         if not self.root.is_dir():
             return f"{self.root} is no folder; {hint}"
+        faults: list[store.BadRecord] = []
+        for file in store.list_files(self.root):
+            for _ in store.parse_record_file(file, faults.append):
+                pass  # there is none that can be read
+            if faults:
+                return f"no record under {self.root} can be read, as {faults[0]}"
         for folder in store.list_single_folders(self.root):
             return f"{folder}: {store.SINGLE.format(root=self.root)}"
-        return f"no readable records under {self.root}; {hint}"
+        return f"no records under {self.root}; {hint}"
 
     def choose_machine(
         self,

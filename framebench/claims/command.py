@@ -103,8 +103,8 @@ def claims(
         entries = []
         merged = None if machine else ledger.merge_ledgers(recorded, size, queries)
         if merged:
-            say(merged.machines)
-            entries = merged.entries
+            entries, machines = merged
+            say(machines)
     if not entries:
         chosen_machine = find_machine(recorded, machine, recorded.has_more_than_trials)
         entries = ledger.make_ledger(recorded, chosen_machine, size, queries)

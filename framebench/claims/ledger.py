@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from framebench.analysis.results import Results
 from framebench.claims import wording
@@ -13,7 +13,7 @@ from framebench.claims.claim import Claim
 from framebench.claims.lines import Line, add_gpu_lines, applies, let_gpus_decide, make_line
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rule import NOT_MEASURED, UNMET, Verdict, summarize
-from framebench.claims.store import NAMES_PROBE, MachineResults, SharedResults
+from framebench.claims.store import NAMES_PROBE, MachineResults
 from framebench.records import provenance
 from framebench.records.provenance import repeat_results
 from framebench.suite.case import DEFAULT_SIZE
@@ -102,16 +102,13 @@ def make_ledger(
     machine: str,
     size: str = DEFAULT_SIZE,
     ids: Iterable[str] = (),
-    shared: SharedResults | None = None,
 ) -> list[Entry]:
     """Return every claim, or those named, as measured on a machine.
 
     Records of a GPU at full size are added: the machine's own if it has a GPU, or else those of all
-    other machines that have one. `shared` saves a second reading of the same results folder. Raises
-    UnknownClaim.
+    other machines that have one. Raises UnknownClaim.
     """
-    shared = shared or SharedResults(results.root)
-    here = MachineResults(results, machine, shared)
+    here = MachineResults(results, machine)
     # a GPU's ledger has its own numbers alone; each line of a CPU's names the GPU that it is from
     gpus = []
     if size == DEFAULT_SIZE and not here.is_cpu_only:
@@ -120,27 +117,21 @@ def make_ledger(
         for name in results.machines:
             if name == machine or not has_gpu(results, name):
                 continue
-            other = MachineResults(results, name, shared)
+            other = MachineResults(results, name)
             if not other.is_cpu_only and other.protocol == here.protocol:
                 gpus.append(other)
     return [make_entry(claim, here, size, gpus) for claim in REGISTRY.select(ids)]
 
 
-class MergedLedger(NamedTuple):
-    """The claims as two machines have measured them, and a sentence that names the machines."""
-
-    entries: list[Entry]
-    machines: str
-
-
 def merge_ledgers(
     results: Results, size: str = DEFAULT_SIZE, ids: Iterable[str] = ()
-) -> MergedLedger | None:
+) -> tuple[list[Entry], str] | None:
     """Return each claim as the first machine has measured it, or else as another machine has.
 
     The first is this machine, or else one with this processor, if it has records other than those
     of trials. The other is the one with most records among all others. Claims are in the order of
-    `make_ledger`. Returns None unless both machines have results. Raises UnknownClaim.
+    `make_ledger`. The second result is a sentence that names the machines. Returns None unless both
+    machines have results. Raises UnknownClaim.
     """
     processor = provenance.describe_hardware()["cpu"]
     preferred = []
@@ -151,10 +142,9 @@ def merge_ledgers(
         return None
     first = preferred[0]
     others = [name for name in results.machines if name != first]
-    shared = SharedResults(results.root)
     queries = list(ids)
-    first_entries = make_ledger(results, first, size, queries, shared)
-    other_entries = make_ledger(results, others[0], size, queries, shared)
+    first_entries = make_ledger(results, first, size, queries)
+    other_entries = make_ledger(results, others[0], size, queries)
     entries = []
     for first_entry, other_entry in zip(first_entries, other_entries, strict=True):
         entries.append(first_entry if is_measured(first_entry) else other_entry)
@@ -166,7 +156,7 @@ def merge_ledgers(
             f"has not measured comes from {others[0]}"
         )
     machines += f" (--machine NAME takes one alone: {', '.join(others)})"
-    return MergedLedger(entries, machines)
+    return entries, machines
 
 
 def has_gpu(results: Results, machine: str) -> bool:

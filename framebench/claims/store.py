@@ -20,7 +20,6 @@ from framebench.analysis.results import Results
 from framebench.analysis.selection import select_current, select_one_version
 from framebench.analysis.statistics import Ratio
 from framebench.claims import plans
-from framebench.claims.plans import Plan
 from framebench.claims.preconditions import DeviceKind
 from framebench.claims.probed_record import Probed
 from framebench.records.pins import find_pinned_version
@@ -43,36 +42,13 @@ class PlacedResult(NamedTuple):
     result: Probed
 
 
-class SharedResults:
-    """The probes and plans of a results folder, read once for all machines."""
-
-    def __init__(self, root: Path) -> None:
-        """Read nothing yet: each kind is read when it is first asked for, and kept."""
-        self.root = root
-
-    @cached_property
-    def plans(self) -> dict[str, Plan]:
-        """Return the plans for the GPU `plans.GPU`, by case."""
-        return plans.read_plans(self.root)
-
-    @cached_property
-    def probes(self) -> list[PlacedResult]:
-        """Return the results of probes by the pinned releases, newest last."""
-        found = []
-        for place, result in read_answers(Probed, self.root / "claims"):
-            if is_pinned(result.provenance):
-                found.append(PlacedResult(place, result))
-        return sorted(found, key=lambda placed: placed.result.provenance.measured_at)
-
-
 class MachineResults:
     """The records, probes and plans that count for one machine."""
 
-    def __init__(self, results: Results, machine: str, shared: SharedResults | None = None) -> None:
+    def __init__(self, results: Results, machine: str) -> None:
         """Read the machine's records, and choose those that count (see the module)."""
         self.results = results
         self.machine = machine
-        self.shared = shared or SharedResults(results.root)
         records = sorted(select_current(results.get_records(machine)), key=get_measurement_time)
         self.protocol = records[-1].provenance.protocol if records else VERSION
         # by case; a later record of it replaces an earlier one
@@ -85,7 +61,8 @@ class MachineResults:
                 self.ok_records[record.case].append(record)
             if record.status in ("ok", "wrong"):
                 self.newest_results[record.case] = record
-        self.plans = self.shared.plans
+        self.plans = plans.read_plans(results.root)  # for the GPU `plans.GPU`, by case
+        self.placed_results = read_probes(results.root)
 
     @cached_property
     def record_files(self) -> dict[int, str]:
@@ -107,7 +84,7 @@ class MachineResults:
         """
         newest: dict[str, PlacedResult] = {}
         own: dict[str, PlacedResult] = {}
-        for placed in self.shared.probes:  # from the oldest to the newest
+        for placed in self.placed_results:  # from the oldest to the newest
             provenance = placed.result.provenance
             if provenance.protocol == self.protocol:
                 newest[placed.result.probe] = placed
@@ -127,7 +104,7 @@ class MachineResults:
         """
         changed = copy(self)
         changed.probes = dict(self.probes)
-        for placed in self.shared.probes:  # from the oldest to the newest
+        for placed in self.placed_results:  # from the oldest to the newest
             provenance = placed.result.provenance
             counted = self.probes.get(placed.result.probe)
             if counted is None or cpu_flag in get_cpu_flags(counted.result.provenance):
@@ -214,7 +191,7 @@ class MachineResults:
             return ""
         return result.provenance.machine
 
-    def get_plan(self, case: Case) -> Plan | None:
+    def get_plan(self, case: Case) -> plans.Plan | None:
         """Return the plan of a case on the GPU `plans.GPU`, or None without a plan."""
         return self.plans.get(case.id)
 
@@ -247,6 +224,15 @@ class MachineResults:
     def make_relative(self, file: Path) -> str:
         """Return a file's name below the results folder."""
         return file.relative_to(self.results.root).as_posix()
+
+
+def read_probes(root: Path) -> list[PlacedResult]:
+    """Return the results of probes by the pinned releases, newest last."""
+    found = []
+    for place, result in read_answers(Probed, root / "claims"):
+        if is_pinned(result.provenance):
+            found.append(PlacedResult(place, result))
+    return sorted(found, key=lambda placed: placed.result.provenance.measured_at)
 
 
 def name_step(case: Case) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -47,7 +47,6 @@ from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record
 from framebench.records.record_base import OWN_COUNTERS, count_work
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.versions.accepted import AcceptedRegression, find_reason
 from framebench.versions.judge import (
@@ -435,29 +434,6 @@ def find_regressions(
     return regressions
 
 
-def describe_unchanged(
-    releases: Sequence[TaggedRelease], regressions: Sequence[Regression]
-) -> list[str]:
-    """Return a sentence for each framework without a regression, or without two releases.
-
-    `releases` are those of the history, in their order.
-    """
-    sentences = []
-    for framework in FRAMEWORKS:
-        tags = []
-        for release in releases:
-            if release.framework == framework and release.has_results:
-                tags.append(release.tag)
-        if not tags:
-            sentences.append(f"{framework}: no case has numbers of two releases")
-        elif all(regression.case.framework != framework for regression in regressions):
-            sentences.append(
-                f"{framework}: no regression in the {len(tags)} releases with results, "
-                f"{tags[0]} to {tags[-1]}"
-            )
-    return sentences
-
-
 def list_measured(
     records: Sequence[Record], accepted: Sequence[AcceptedRegression]
 ) -> list[Regression]:
@@ -548,23 +524,14 @@ def cut_feed(file: Path, judged: Collection[tuple[str, str]]) -> None:
     for entry in feed.findall(f"{{{ATOM}}}entry"):
         # the title is a change and the benchmark
         _, benchmark = entry.findtext(f"{{{ATOM}}}title", "").split(" ", 1)
-        linked_machine = read_machine(entry)
+        # such as index.html#transformer.TransformerJaxTrain.track_peak_memory?machine=zen4-2core
+        link = entry.find(f"{{{ATOM}}}link")
+        address = "" if link is None else unquote(link.get("href", ""))
+        named = re.search(r"[?&]machine=([^&]+)", address)  # asv names it if there are several
         is_judged = False
         for machine, judged_benchmark in judged:
-            is_of_machine = linked_machine in (None, machine)
-            if is_of_machine and benchmark == judged_benchmark:
+            if benchmark == judged_benchmark and (named is None or named[1] == machine):
                 is_judged = True
         if not is_judged:
             feed.remove(entry)
     tree.write(file, encoding="utf-8", xml_declaration=True)
-
-
-def read_machine(entry: ElementTree.Element) -> str | None:
-    """Return the machine that an entry's link names, or None: asv names it if there are several."""
-    link = entry.find(f"{{{ATOM}}}link")
-    if link is None:
-        return None
-    address = urlsplit(link.get("href", ""))
-    # such as index.html#transformer.TransformerJaxTrain.track_peak_memory?machine=zen4-2core
-    parameters = parse_qs(urlsplit(address.fragment).query)
-    return parameters["machine"][0] if "machine" in parameters else None

@@ -592,8 +592,6 @@ def publish(
         f"{result_count} of them with results"
     )
     say(format_count(len(regressions), "regression"))
-    for sentence in history.describe_unchanged(tagged, regressions):
-        say(sentence)
     for regression in regressions:
         step = f"{regression.before} to {regression.after}, on {regression.machine}"
         growth = "" if regression.change is None else f"{regression.change:+.1%} "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -15,13 +14,7 @@ from framebench.strategies.strategy import FRAMEWORKS, TITLES
 
 TITLE = "Releases that can be compared"
 CasesByPlace = dict[str, set[str]]  # a place is a machine or a device
-
-
-class RecordedRelease(NamedTuple):
-    """A version of a framework."""
-
-    framework: str
-    version: str
+Release = tuple[str, str]  # framework and version
 
 
 def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Planned]) -> Table:
@@ -29,29 +22,23 @@ def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Plann
 
     Only cases with a peak count: `records` may have failed, and `predictions` be refused.
     """
-    machines: dict[RecordedRelease, CasesByPlace] = defaultdict(lambda: defaultdict(set))
+    machines: dict[Release, CasesByPlace] = defaultdict(lambda: defaultdict(set))
     for record in records:
         if record.status == "ok" and record.framework_version and record.peaks:
-            release = RecordedRelease(record.parsed.framework, record.framework_version)
+            release = record.parsed.framework, record.framework_version
             machines[release][record.provenance.machine].add(record.case)
-    devices: dict[RecordedRelease, CasesByPlace] = defaultdict(lambda: defaultdict(set))
+    devices: dict[Release, CasesByPlace] = defaultdict(lambda: defaultdict(set))
     for prediction in predictions:
         if prediction.peak_bytes is not None:
-            release = RecordedRelease(prediction.framework, prediction.framework_version)
+            release = prediction.framework, prediction.framework_version
             devices[release][prediction.device].add(prediction.case)
     rows = []
     for framework in FRAMEWORKS:
-        releases = [each for each in {*machines, *devices} if each.framework == framework]
-        releases.sort(key=lambda release: Version(release.version), reverse=True)
-        for release in releases:
-            rows.append(
-                (
-                    TITLES[framework],
-                    f"{framework}=={release.version}",
-                    count_cases(machines[release]),
-                    count_cases(devices[release]),
-                )
-            )
+        versions = [version for name, version in {*machines, *devices} if name == framework]
+        for version in sorted(versions, key=Version, reverse=True):
+            release = framework, version
+            measured, predicted = count_cases(machines[release]), count_cases(devices[release])
+            rows.append((TITLES[framework], f"{framework}=={version}", measured, predicted))
     return Table.of_text(
         TITLE,
         "Number of cases with a peak. `framebench versions compare` of two releases of a framework "

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from framebench.analysis.breakdown import find_lower_bound
+from framebench.analysis.lower_bound import compute_lower_bound
 from framebench.analysis.predict import PeakLine, fit_line
 from framebench.analysis.rendering import (
     DETAIL,
@@ -21,6 +21,7 @@ from framebench.analysis.rendering import (
 )
 from framebench.analysis.tables import describe_conditions
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.hypothetical import parse_any_batch
 
 # one line is fitted to what agrees in all of these
 ALIKE = [
@@ -62,7 +63,8 @@ def held_out(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _held_out_of(group: pd.DataFrame) -> pd.Series:
-    bounds = np.array([float(find_lower_bound(case).total) for case in group["case"]])
+    cases = map(parse_any_batch, group["case"])
+    bounds = np.array([float(compute_lower_bound(case).total) for case in cases])
     smaller_batches, last, peak = (
         group.iloc[:-1],
         group.iloc[-1],

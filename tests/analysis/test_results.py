@@ -175,7 +175,7 @@ def test_the_records_of_one_machine_are_read_without_those_of_others(results):
 def test_a_folder_without_records_is_named_with_a_hint(below, results):
     (results / below).mkdir(parents=True)
     command = r"measure first: framebench run --results .*results$"
-    with pytest.raises(NoRecords, match=rf"no readable records under .*results; .*{command}"):
+    with pytest.raises(NoRecords, match=rf"no records under .*results; .*{command}"):
         framebench.load(results)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -105,19 +104,18 @@ def describe_strategy(scenario_spec: Scenario, name: str) -> tuple[str, ...]:
     """Return a strategy's cells in the support matrix."""
     strategy = find_strategy(scenario_spec.name, name)
     exceptions = [f"{where}: {why}" for where, why in strategy.exceptions.items()]
+    supports = []  # how each framework has it, or why not
+    for framework in FRAMEWORKS:
+        support = strategy.support[framework]
+        undone = f" (undone on a CPU: {support.undone_on_cpu})" if support.undone_on_cpu else ""
+        supports.append(f"{support.kind}: {support.why}{undone}")
     return (
         strategy.name,
         "; ".join([strategy.summary, *exceptions]),
         list_workloads(strategy, scenario_spec),
-        *(describe_support(strategy.support[framework]) for framework in FRAMEWORKS),
+        *supports,
         strategy.effect,
     )
-
-
-def describe_support(support: Support) -> str:
-    """Return how a framework has a strategy, or why not."""
-    undone = f" (undone on a CPU: {support.undone_on_cpu})" if support.undone_on_cpu else ""
-    return f"{support.kind}: {support.why}{undone}"
 
 
 def list_workloads(strategy: Strategy, scenario_spec: Scenario) -> str:
@@ -162,37 +160,28 @@ def list_exclusions() -> Table:
     )
 
 
-class StrategySupport(NamedTuple):
-    """How a framework has a strategy."""
-
-    framework: str
-    strategy: str
-    support: Support
-
-
 def describe_cases(cases: Iterable[Case]) -> Iterator[Table]:
     """Yield the strategies of these cases that each framework has, and why it lacks the others.
 
     Combinations, and strategies that only test an article's sentence, are left out unless nothing
     else is among the cases.
     """
-    every: list[StrategySupport] = []
-    usual: list[StrategySupport] = []
     by_strategy = group_by(cases, lambda case: (case.framework, case.scenario, case.strategy))
-    for cases_of_strategy in by_strategy.values():
+    every = list(by_strategy.values())
+    usual = []
+    for cases_of_strategy in every:
         case = cases_of_strategy[0]
-        support = find_support(cases_of_strategy)
-        every.append(StrategySupport(case.framework, case.strategy, support))
         if "+" not in case.strategy and not case.strategy_spec.only_for_claims:
-            usual.append(every[-1])
-    for framework, supports in group_by(usual or every, lambda one: one.framework).items():
-        yield from make_support_tables(framework, supports)
+            usual.append(cases_of_strategy)
+    by_framework = group_by(usual or every, lambda cases_of_one: cases_of_one[0].framework)
+    for framework, strategies in by_framework.items():
+        yield from make_support_tables(framework, strategies)
 
 
-def make_support_tables(framework: str, strategies: Sequence[StrategySupport]) -> Iterator[Table]:
+def make_support_tables(framework: str, strategies: Sequence[Sequence[Case]]) -> Iterator[Table]:
     """Yield a table of the strategies that a framework has, and one of those that it lacks.
 
-    `strategies` are all of this framework.
+    `strategies` are the cases of each of this framework's strategies.
     """
     is_long = len(strategies) > MOST_WITH_MECHANISM
     caption = ""
@@ -204,7 +193,9 @@ def make_support_tables(framework: str, strategies: Sequence[StrategySupport]) -
     # the names of strategies by how they are had, or why not
     has: dict[str, list[str]] = defaultdict(list)
     lacks: dict[str, list[str]] = defaultdict(list)
-    for _framework, name, support in strategies:
+    for cases in strategies:
+        support = find_support(cases)
+        name = cases[0].strategy
         if not support.supported:
             lacks[support.why].append(name)
         elif is_long:

@@ -46,9 +46,7 @@ COLUMNS = {
     "rate": TableColumn("throughput"),
     "torch_ratio": TableColumn("x torch"),
     "judged_by": TableColumn("judged by", priority=DETAIL),
-    "measured_at": TableColumn("measured at", priority=DETAIL),
     "kept_bytes": TableColumn("kept MiB", format_mib, priority=DETAIL),
-    "machine": TableColumn("machine", priority=DETAIL),
 }
 ORDER_TEXTS: dict[SortOrder, str] = {
     "speed": "fastest first",
@@ -215,7 +213,7 @@ def make_speed_cells(speed: Row, batch: int) -> dict[str, str]:
     (ratio,) = format_time_ratios(pd.DataFrame([vars(speed)]), "torch_ratio")
     if speed.torch_ratio is not None:
         ratio += other_batch
-    return {"rate": rate, "torch_ratio": ratio, "measured_at": f"b{speed.batch} {speed.size}"}
+    return {"rate": rate, "torch_ratio": ratio}
 
 
 def find_order(advice: BudgetAdvice) -> SortOrder:
@@ -310,7 +308,7 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         unsearched = format_count(len(advice.unsearched), "other", "others")
         by_framework = count_by_framework(advice.unsearched)
         sentences.append(f"{unsearched} may fit: no search has tried them ({by_framework}).")
-    sentences += explain_missing_frameworks(advice)
+    sentences += explain_missing(advice)
     return " ".join(filter(None, sentences))
 
 
@@ -328,26 +326,24 @@ def count_by_framework(candidates: Sequence[Candidate]) -> str:
     return ", ".join(f"{count} {framework}" for framework, count in counts.most_common())
 
 
-def explain_missing_frameworks(advice: BudgetAdvice) -> Iterator[str]:
-    """Yield a sentence for each framework of the question with nothing that fits or may fit."""
+def explain_missing(advice: BudgetAdvice) -> Iterator[str]:
+    """Yield why nothing fits or may fit, for each such framework of the question."""
     present = {candidate.case.framework for candidate in advice.fitting + advice.unsearched}
     for framework in advice.question.frameworks:
-        if framework not in present:
-            yield explain_missing(framework, advice)
-
-
-def explain_missing(framework: str, advice: BudgetAdvice) -> str:
-    """Return why nothing of a framework fits or may fit."""
-    for candidate in advice.too_large:  # the closest first
-        if candidate.case.framework == framework:
-            return f"Nothing of {framework} fits; closest: {describe_briefly(candidate)}."
-    for candidate in advice.different_result:
-        if candidate.case.framework == framework:
-            return f"Of {framework} only what computes something else fits (--all shows it)."
-    for case_id, reason in advice.left_out.items():
-        if case_id.split("/")[1] == framework:
-            return f"Of {framework} no record supports advice: {reason}."
-    return f"There are no such records of {framework}."
+        if framework in present:
+            continue
+        too_large = [c for c in advice.too_large if c.case.framework == framework]
+        different = [c for c in advice.different_result if c.case.framework == framework]
+        reasons = [why for case, why in advice.left_out.items() if f"/{framework}/" in case]
+        if too_large:
+            closest = describe_briefly(too_large[0])
+            yield f"Nothing of {framework} fits; closest: {closest}."
+        elif different:
+            yield f"Of {framework} only what computes something else fits (--all shows it)."
+        elif reasons:
+            yield f"Of {framework} no record supports advice: {reasons[0]}."
+        else:
+            yield f"There are no such records of {framework}."
 
 
 def describe_unsearched(advice: BudgetAdvice, options: str) -> str:
