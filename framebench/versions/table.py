@@ -259,13 +259,17 @@ def describe_changes(rows: Sequence[QuantityComparison]) -> str:
 
 
 def describe_quantity(quantity: str, counts: Counter[str]) -> str:
-    """Return in how many cases a quantity is worse and better, by the number of each verdict."""
-    cases = format_count(counts.total(), "case")
-    text = f"{quantity} is worse in {counts[REGRESSION]} of {cases}"
-    text += f", better in {counts[IMPROVEMENT]}"
-    if counts[UNDECIDED]:
-        text += f", undecided in {counts[UNDECIDED]}"
-    return text
+    """Return in how many cases a quantity is worse, better, unchanged and undecided."""
+    parts = []
+    for verdict, words in (
+        (REGRESSION, "worse"),
+        (IMPROVEMENT, "better"),
+        (NONE, "unchanged"),
+        (UNDECIDED, "undecided"),
+    ):
+        if counts[verdict]:
+            parts.append(f"{words} in {counts[verdict]}")
+    return f"{quantity} is {', '.join(parts)} of {format_count(counts.total(), 'case')}"
 
 
 def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
