@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from framebench.cli.shared import echo, fail, out, repeat_options, say, show_progress
-from framebench.devices.catalog import DEVICES, GIB, Device, find
+from framebench.devices.catalog import GIB, Device, find
 from framebench.devices.found_wrong import WrongResult, find_wrong_on_gpus
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned, compute_saving, find_upper_needs
@@ -113,10 +114,7 @@ def show_cached(selectors: Sequence[str], name: str, results: Path) -> None:
     from framebench.devices.tables import table
 
     device = find(name)
-    selected: list[Case] = []
-    for selector in selectors:
-        selected += planning.select_cases(selector)
-    cases = drop_duplicates(selected)
+    cases = drop_duplicates(chain.from_iterable(map(planning.select_cases, selectors)))
     cached = planning.find_cached(cases, device, results)
     missing = []
     for case in cases:
@@ -124,10 +122,8 @@ def show_cached(selectors: Sequence[str], name: str, results: Path) -> None:
             missing.append(case)
     hint = ""
     if missing:
-        commands = []
-        for selector in selectors:
-            commands.append(f"framebench predict '{selector}' --device {name}")
-        hint = "predict them: " + "; ".join(commands) + repeat_options(results)
+        commands = [f"framebench predict '{selector}' --device {name}" for selector in selectors]
+        hint = f"predict them: {'; '.join(commands)}{repeat_options(results)}"
     answered = [planned for planned in cached.values() if planned.has_answer]
     if not answered:
         reason = f"nothing is predicted of these cases for {name}"
@@ -199,20 +195,6 @@ def list_fields(planned: Planned) -> dict[str, Any]:
     return fields
 
 
-def find_larger_device(device: Device, planned: Planned) -> Device | None:
-    """Return the smallest device of the same kind with what a refused case needs, or None.
-
-    If the compiler does not tell the needs, it is the smallest with more memory.
-    """
-    needs = find_upper_needs(planned) or 0
-    larger = []
-    for other in DEVICES:
-        has_more = other.memory_bytes > device.memory_bytes
-        if other.kind == device.kind and has_more and other.memory_bytes >= needs:
-            larger.append(other)
-    return min(larger, key=lambda other: other.memory_bytes, default=None)
-
-
 def describe_refusal(planned: Planned, device: Device) -> str:
     """Return why there is no peak to explain: what the case needs if it does not fit."""
     needs = find_upper_needs(planned)
@@ -229,12 +211,6 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
     (planned,) = plan_with_progress(cases, device, results)
     if planned.outcome != "planned":
         reason = f"{planned.case} on {device.name}: {describe_refusal(planned, device)}"
-        larger = find_larger_device(device, planned)
-        if planned.outcome == "refused" and larger is not None:
-            reason += (
-                f". A larger device shows what takes it: framebench explain {planned.case} "
-                f"--device {larger.name}"
-            )
         fail(reason, 1 if planned.outcome == "failed" else 2)
     if as_json:
         echo(planned.model_dump_json(indent=1))

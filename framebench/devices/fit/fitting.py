@@ -224,19 +224,9 @@ class PredictedBatchSearch:
         return MOST_SAMPLES // self.case.batch * self.case.batch
 
     @property
-    def has_ended(self) -> bool:
-        """Return whether no batch is to be predicted any more."""
-        return self.next() is None
-
-    @property
     def has_answer(self) -> bool:
         """Return whether a batch is known to fit, or the search has ended without one."""
-        return self.largest_fitting > 0 or self.has_ended
-
-    @property
-    def most_plans_left(self) -> int:
-        """Return how many more batches may have to be predicted."""
-        return 0 if self.has_ended else MOST_PLANS - len(self.planned)
+        return self.largest_fitting > 0 or self.next() is None
 
     def next(self) -> Case | None:
         """Return the case to predict next, or None if the search has ended."""

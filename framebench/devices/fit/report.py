@@ -62,7 +62,6 @@ HEAD = (
     TableColumn("answer", priority=ESSENTIAL),
 )
 HEAD_BY_BATCH = tuple(BATCH if column == SHARE else column for column in HEAD)
-FEW_ACTIVATIONS = 0.01  # of what is in use at a peak
 NOT_PREDICTED = "what other programs take, fragmentation over a long run, and speed"
 
 
@@ -109,7 +108,7 @@ def show_assessments(
             say(f"- {reason}")
     else:
         if is_interrupted:
-            sentence = describe_interruption(assessments, batch, wrong)
+            sentence = f"Interrupted; so far {describe_counts(assessments, wrong)}"
         else:
             sentence = write_sentence(assessments, batch, wrong)
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -160,43 +159,19 @@ def write_sentence(
         groups = group_by_precision(offers) if is_mixed else {"": offers}
         texts = [prefix + describe_best(group, by_batch) for prefix, group in groups.items()]
         sentences.append(f"{TITLES[framework]} {verb} {', and '.join(texts)}.")
-    if any(assessment.is_tight for assessment in best.values()):
-        sentences.append(f"Little memory is left, and these are not predicted: {NOT_PREDICTED}.")
     return " ".join(sentences)
-
-
-def describe_interruption(
-    assessments: Sequence[FitAssessment], batch: int | None, wrong: Collection[Case]
-) -> str:
-    """Return in words what was known at an interruption, which does not tell the best.
-
-    `batch` is the requested one; None if the largest of each strategy was searched for.
-    """
-    unknown = "fits the largest batch" if batch is None else "needs least"
-    return (
-        f"Interrupted; so far {describe_counts(assessments, wrong)} Which strategy {unknown} is "
-        "not known yet."
-    )
 
 
 def describe_counts(assessments: Sequence[FitAssessment], wrong: Collection[Case]) -> str:
     """Return in words how many strategies fit, and how many answers are wrong or not complete."""
     first = assessments[0]
-    fitting = 0
-    fitting_and_wrong = 0
-    unpredicted = 0
-    failed = 0
-    for assessment in assessments:
-        if assessment.fits:
-            fitting += 1
-            fitting_and_wrong += assessment.case in wrong
-        if assessment.fits is None and assessment.bytes is None:
-            unpredicted += 1
-        if ended_with_failure(assessment):
-            failed += 1
+    fitting = [assessment for assessment in assessments if assessment.fits]
+    fitting_and_wrong = sum(assessment.case in wrong for assessment in fitting)
+    unpredicted = sum(one.fits is None and one.bytes is None for one in assessments)
+    failed = sum(map(ended_with_failure, assessments))
     within = f"within {format_gib(first.memory)} of " if first.budget else "on "
     text = (
-        f"{fitting} of {len(assessments)} strategies fit {describe_model(first.case)} "
+        f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} "
         f"{within}{describe_place(first)} at the upper end of the error."
     )
     if fitting_and_wrong:
@@ -219,14 +194,8 @@ def select_best_candidates(
     Their needs are known, and their results were not wrong. Only those that may take the place of
     the baseline count if there are any (`is_alternative`).
     """
-    predicted = []
-    alternatives = []
-    for assessment in assessments:
-        if assessment.needs is None or assessment.case in wrong:
-            continue
-        predicted.append(assessment)
-        if is_alternative(assessment.case):
-            alternatives.append(assessment)
+    predicted = [one for one in assessments if one.needs is not None and one.case not in wrong]
+    alternatives = [one for one in predicted if is_alternative(one.case)]
     return alternatives or predicted
 
 
@@ -339,8 +308,6 @@ def make_table(
         if assessment.needs is not None:
             by_batch = describe_share(assessment, assessments) if batch else None
             rows.append(make_row(assessment, by_batch or describe_batch(assessment), wrong))
-    if batch:
-        notes += explain_missing_savings(assessments)
     first = assessments[0]
     batch_title = f"batch {batch}" if batch else "largest batch that fits"
     if is_interrupted:
@@ -376,9 +343,10 @@ def make_row(
     """Return the cells of an assessment whose needs are known, in the order of HEAD."""
     case, planned = assessment.case, assessment.planned
     needs = assessment.needs or 0
+    warning = " (found wrong)" if case in wrong else ""
     return (
         case.framework,
-        name_strategy(case, case in wrong),
+        f"{case.strategy_label}{warning}{describe_mathematics(case)}",
         share_or_batch,
         format_mib(planned.parts.get("allocated")),
         format_mib(assessment.bytes),
@@ -401,44 +369,6 @@ def describe_wrong_strategies(
     for description, names in strategies.items():
         notes.append(f"{', '.join(names)}: {description}: {COMPARE_GRADIENTS}")
     return notes
-
-
-def explain_missing_savings(assessments: Sequence[FitAssessment]) -> list[str]:
-    """Return why strategies of PyTorch have as much in use as their baseline, at one batch.
-
-    It is said where the baseline's peak holds no activations, or hardly any: strategies that save
-    activations, such as mixed precision, then save nothing.
-    """
-    parts: Mapping[str, int] = {}
-    for assessment in assessments:
-        case = assessment.case
-        if case.framework == "torch" and case.strategy == case.scenario_spec.baseline:
-            baseline, parts = case, assessment.planned.parts
-    used, activations = parts.get("allocated"), parts.get("activations")
-    if not used or activations is None or activations > FEW_ACTIVATIONS * used:
-        return []
-    names = []
-    for assessment in assessments:
-        case_used = assessment.planned.parts.get("allocated")
-        is_other = assessment.case.framework == "torch" and assessment.case != baseline
-        if is_other and case_used and are_equal_amounts(case_used, used):
-            names.append(assessment.case.strategy)
-    if not names:
-        return []
-    return [
-        f"{', '.join(names)}: as much in use as {baseline.strategy}. At the fullest moment "
-        f"activations are {format_mib(activations)} of {format_mib(used)} MiB in use, so that "
-        "saving activations saves nothing there. What is reserved beyond that are free blocks of "
-        "the pool, which earlier passes left: more in one strategy than in another"
-    ]
-
-
-def name_strategy(case: Case, is_wrong: bool) -> str:
-    """Return the strategy, with a warning where it is not to be taken for its baseline."""
-    name = case.strategy_label
-    if is_wrong:
-        name += " (found wrong)"
-    return name + describe_mathematics(case)
 
 
 def is_alternative(case: Case) -> bool:

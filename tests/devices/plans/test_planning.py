@@ -28,7 +28,7 @@ from framebench.engine.environments import Environment, SetupError
 from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
 from tests.callbacks import ignore
-from tests.devices.fake_predictions import CASE, MIB, PARTS, make_origin, make_planned
+from tests.devices.fake_predictions import CASE, MIB, PARTS
 from tests.processes import framebench, read_json
 
 H100 = find("h100-80gb")
@@ -124,7 +124,8 @@ def test_what_is_planned_now_is_said_first(tmp_path, fake_planner):
     said = []
     for _ in range(2):  # the second time it is cached
         planning.plan_all([Case.from_id(CASE)], H100, tmp_path, said.append)
-    assert said == [f"planning {CASE} for {H100.title}: seconds to minutes"]
+    (announced,) = said
+    assert announced.startswith(f"planning 1 of 1 case for {H100.title}")
 
 
 def test_cases_that_cannot_be_planned_are_not_announced(tmp_path):
@@ -133,20 +134,6 @@ def test_cases_that_cannot_be_planned_are_not_announced(tmp_path):
     (planned,) = planning.plan_all([case], H100, tmp_path, said.append)
     assert planned.outcome == "not planned"
     assert said == []
-
-
-def test_new_plans_are_expected_to_take_as_long_as_earlier_ones(tmp_path, fake_planner):
-    fake_planner(ANSWER)
-    for version, wall_s in (("0.9.0", 20.0), ("0.9.1", 300.0), ("0.9.2", 400.0)):
-        earlier = make_planned(framework_version=version, origin=make_origin(wall_s=wall_s))
-        store.write(tmp_path, earlier, ignore)
-    said = []
-    cases = [Case.from_id(CASE), Case.from_id(OTHER)]
-
-    planning.plan_all(cases, H100, tmp_path, said.append)
-
-    (announced,) = said
-    assert announced.startswith(f"planning 2 of 2 cases for {H100.title}, 2 at once: about 5 min")
 
 
 @pytest.mark.parametrize("selector", ["transformer/jax/train/fp32/b8", "transformer/jax"])
@@ -269,19 +256,12 @@ def test_predict_lists_the_other_cases_and_fails_if_one_failed(tmp_path, fake_pl
     assert [prediction["outcome"] for prediction in predictions] == ["planned", "failed"]
 
 
-def test_predict_says_no_if_nothing_could_be_predicted(tmp_path, fake_planner):
-    fake_planner({"outcome": "not planned", "reason": "it needs a kernel's choice"})
-    options = ("--device", "h100-80gb", "--results", tmp_path)
-    result = framebench("predict", CASE, *options)
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.endswith(f"not predicted: {CASE}: it needs a kernel's choice\n")
-
-
 def test_predict_shows_the_bounds_of_what_it_cannot_predict(tmp_path, fake_planner):
     reason, bounds = "it needs a kernel's choice", "It takes at least 1,024.0 MiB: its weights."
     fake_planner({"outcome": "not planned", "reason": reason, "notes": [bounds]})
     options = ("--device", "h100-80gb", "--results", str(tmp_path))
-    result = framebench("predict", CASE, *options)
+    result = framebench("predict", CASE, *options, code=1)
+    assert result.stdout == ""
     assert result.stderr.endswith(f"not predicted: {CASE}: {reason}\n{CASE}: {bounds}\n")
 
 
