@@ -51,17 +51,6 @@ def test_each_panel_is_a_device_and_each_bar_a_prediction():
         assert read_widths(jax_bars) == [2 * 8192, 2 * 4096, 2 * 2048]
 
 
-def test_a_title_names_all_strategies_that_take_as_little():
-    predictions = [make_simulated("fp32", 800), make_simulated("foreach", 790)]
-    predictions += [make_simulated("checkpoint", 400), make_simulated("accumulate", 400)]
-    table = frame(predictions)
-    drawn = table.assign(ratio=table["used_bytes"] / table["used_bytes"].max())
-    title = figure.write_title(drawn)
-    assert title.endswith(
-        ": checkpoint and accumulate in PyTorch take equally 50% of the baseline's peak"
-    )
-
-
 def test_a_figure_is_of_training_at_the_base_batch(tmp_path):
     for one in [*predict_all(), make_simulated("fp32", 7, batch=64)]:
         store.write(tmp_path, one, ignore)

@@ -37,11 +37,9 @@ def is_found_wrong(results: Path, case: str) -> bool:
         ("unet3d/torch/train/amp_bf16/b4/full", True),
         ("unet3d/torch/train/amp_bf16+checkpoint/b2/full", True),
         ("unet3d/torch/train/fp32/b2/full", False),
-        ("unet3d/torch/train/checkpoint/b2/full", False),
         ("unet3d/jax/train/amp_bf16/b2/full", False),
         ("unet3d/torch/eval/amp_bf16/b2/full", False),
         ("unet3d/torch/train/amp_bf16/b4/cpu", False),
-        ("resnet50/torch/train/amp_bf16/b64/full", False),
     ],
 )
 def test_a_wrong_strategy_is_wrong_in_combinations_too(tmp_path, case, expected):

@@ -2,8 +2,6 @@
 
 from itertools import product
 
-from matplotlib.figure import Figure
-
 from framebench.analysis.results import Results
 from framebench.explain.figure import draw_step, figures, tabulate_kinds_by_layer
 from tests.explain.explanations import make_explanation
@@ -33,28 +31,16 @@ def test_each_strategy_and_batch_has_a_figure_of_its_own_name(tmp_path):
     ]
 
 
-def draw_three_layers() -> Figure:
-    """Draw a step of one moment with 150,009 bytes in three layers."""
+def test_kinds_and_layers_of_a_step_are_drawn():
     explanation = make_explanation(
         {}, ("a.0", "parameter", 100_000), ("a.1", "new parameter", 50_000), ("b.1", "input", 9)
     )
     by_kind = {"parameter": (100_000,), "new parameter": (50_000,), "input": (9,)}
-    return draw_step(explanation.model_copy(update={"timeline_by_kind": by_kind}))
-
-
-def test_a_peak_below_a_mebibyte_is_labelled_with_two_digits():
-    over_step, _ = draw_three_layers().axes
+    drawn = draw_step(explanation.model_copy(update={"timeline_by_kind": by_kind}))
+    over_step, at_peak = drawn.axes
     assert [text.get_text() for text in over_step.texts] == ["0.14 MiB"]
-
-
-def test_new_parameters_are_drawn_as_parameters_and_inputs_as_other():
-    over_step, _ = draw_three_layers().axes
     _, labels = over_step.get_legend_handles_labels()
-    assert labels == ["parameter", "other"]
-
-
-def test_layers_that_differ_by_a_number_share_a_bar():
-    _, at_peak = draw_three_layers().axes
+    assert labels == ["parameter", "other"], "new parameters are parameters"
     assert [tick.get_text() for tick in at_peak.get_yticklabels()] == ["a.* (2)", "b.1"]
 
 

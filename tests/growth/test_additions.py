@@ -3,7 +3,6 @@
 import pytest
 
 from framebench.growth.additions import find_additions
-from framebench.growth.progress import PROGRESS, describe_progress, find_progress
 
 
 @pytest.mark.parametrize(
@@ -28,13 +27,3 @@ def test_lines_that_add_to_a_name_are_found(line, adds, tmp_path):
     file.write_text(f"import math\n{line}\n")
     assert find_additions(str(file), "kept") == ([2] if adds else [])
     assert find_additions(str(tmp_path / "nowhere.py"), "kept") == []
-
-
-def test_the_newest_progress_line_of_a_script_is_found():
-    errors = f"{PROGRESS}step 3 of 96\nloss 2.1\n{PROGRESS}step 9 of 96\na warning\n"
-    assert find_progress(errors) == "step 9 of 96"
-    assert find_progress("a warning\n") == ""
-
-
-def test_the_time_left_is_told_by_the_steps_so_far():
-    assert describe_progress(10, 40, 5.0) == "step 10 of 40, about 15 s left"

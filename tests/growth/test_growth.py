@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 
-from framebench.engine.environments import Environment
-from framebench.growth.measure import NoReadings, read_case
-from framebench.suite.selectors import parse
 from tests.processes import framebench
 
 TORCH = "transformer/torch/train/fp32/b4/tiny"
@@ -125,14 +122,6 @@ def test_a_list_of_losses_is_named_with_its_graph(results):
 
 @pytest.mark.slow
 @pytest.mark.all_cases
-def test_gradients_of_jittor_that_are_waited_for_do_not_grow(results):
-    step = MICRO_BATCH.replace("loss.item()", "adapter.synchronize()")
-    exit_code, growth = read_growth("jittor", results, step)
-    assert (exit_code, growth["verdict"]) == (0, "does not grow")
-
-
-@pytest.mark.slow
-@pytest.mark.all_cases
 def test_gradients_of_jittor_that_nothing_waits_for_grow_with_their_graph(results):
     """Reading the loss does not compute the accumulated gradients, so each keeps its forward pass.
     https://github.com/Jittor/jittor/issues/602
@@ -196,8 +185,3 @@ def test_an_error_in_the_file_of_the_step_ends_with_code_2_and_says_what_is_wron
     done = run_grow(TORCH, results, code)
     assert done.returncode == 2
     assert message in done.stderr
-
-
-def test_a_dead_worker_is_reported():
-    with pytest.raises(NoReadings, match=r"tiny in torch-0: .*growth.worker failed"):
-        read_case(parse(TORCH), Environment("torch", "0", python=Path("/bin/false")), steps=65)

@@ -15,7 +15,6 @@ from framebench.growth.step_marks import (
 )
 from framebench.growth.worker import run_as_main
 from framebench.suite.user_file import Fault
-from tests.callbacks import ignore
 
 
 def write_script(folder: Path, code: str) -> str:
@@ -88,11 +87,3 @@ def test_calls_of_a_marked_function_end_steps(name, result, tmp_path):
     run_as_main(write_script(tmp_path, SCRIPT), {name}, mark)
     assert result in ended
     assert len(ended) == {"fit_step": 1, "step": 2, "made": 1}[name]
-
-
-def test_a_marked_function_keeps_its_attributes():
-    def step(x):
-        return x
-
-    step.cache = 3
-    assert MarkedStep(step, ignore).cache == 3

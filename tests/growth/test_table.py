@@ -42,7 +42,7 @@ def judge_readings(readings: Any) -> str:
     return table.judge(make_growth(host_malloc=readings))
 
 
-def list_growth_notes(readings: Any, rises: Any = ()) -> str:
+def list_growth_notes(readings: Any, rises: Any) -> str:
     """Return the notes on readings of a single instrument, and on what each step took."""
     growth = make_growth(host_malloc=readings)
     growth = growth.model_copy(update={"rises": tuple(map(int, rises))})
@@ -53,23 +53,10 @@ def list_growth_notes(readings: Any, rises: Any = ()) -> str:
     ("added", "verdict"), [(0, "does not grow"), (6000, "too little to tell"), (9000, "grows")]
 )
 def test_a_rise_below_the_sensitivity_is_not_called_no_growth(added, verdict):
-    growth = make_growth(host_private=FLAT + added * NUMBERS)
-    assert table.tabulate_slopes(growth).texts["verdict"] == [verdict]
-
-
-@pytest.mark.parametrize(
-    ("readings", "is_undecided"),
-    [
-        (FLAT, False),
-        (FLAT + 2**13 * NUMBERS, False),
-        (FLAT + 2**20 * (NUMBERS // 40), True),
-    ],
-)
-def test_an_undecided_verdict_names_what_decides_it(readings, is_undecided):
-    assert (judge_readings(readings) == "undecided") == is_undecided
-    notes = list_growth_notes(readings)
-    assert ("undecided by host.malloc" in notes) == is_undecided
-    assert (f"--steps {2 * STEPS}" in notes) == is_undecided
+    growth = make_growth(host_malloc=FLAT, host_private=FLAT + added * NUMBERS)
+    assert table.tabulate_slopes(growth).texts["verdict"] == ["does not grow", verdict]
+    # one instrument that shows growth is enough
+    assert (table.judge(growth) == "grows") == (verdict == "grows")
 
 
 @pytest.mark.parametrize(
@@ -94,13 +81,6 @@ def test_what_a_few_steps_keep_is_named_if_memory_grows_alone():
     for readings, names in ((FLAT, []), (FLAT + 2**20 * (NUMBERS // 5), ["x"])):
         growth = make_growth(host_malloc=readings).model_copy(update=update)
         assert table.tabulate_kept(growth).texts["what"] == names
-
-
-def test_a_function_of_the_script_is_asked_for_if_nothing_is_named():
-    growth = make_growth(host_malloc=FLAT + 2**20 * (NUMBERS // 12))
-    assert "--step-at" not in "".join(table.list_notes(growth))
-    script = growth.model_copy(update={"case": "train.py", "file": "/there/train.py"})
-    assert "--step-at FUNCTION" in "".join(table.list_notes(script))
 
 
 @pytest.mark.parametrize("steps", [LEAST_STEPS, 200, 777])
@@ -172,19 +152,6 @@ def test_the_slope_interval_has_its_stated_coverage():
     assert 0.04 < missed / 1000 < 0.09
     assert accused / 1000 < 1 - CONFIDENCE
     assert pytest.approx(0.961, abs=0.001) == CONFIDENCE
-
-
-@pytest.mark.parametrize(
-    ("private_bytes", "verdict"),
-    [
-        pytest.param(FLAT + 2**14 * NUMBERS, "grows", id="a leak"),
-        pytest.param(FLAT, "does not grow", id="flat"),
-        pytest.param(FLAT + 2**20 * (NUMBERS // 40), "undecided", id="five jumps"),
-    ],
-)
-def test_growth_needs_one_instrument_and_no_growth_needs_all(private_bytes, verdict):
-    growth = make_growth(host_malloc=FLAT, host_private=private_bytes)
-    assert table.judge(growth) == verdict
 
 
 def test_the_answer_begins_with_the_bytes_of_a_step_and_what_piles_up_first():

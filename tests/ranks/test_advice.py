@@ -96,16 +96,3 @@ def test_the_answer_names_the_leanest_strategy(budget, code, answer, tmp_path):
     options = ("--budget", budget, "--ranks", "4", "--results", tmp_path)
     done = framebench("advise", "transformer/torch/train/*/b8", *options, code=code)
     assert done.stdout.startswith(f"{answer}torch checkpoint+fsdp needs least")
-
-
-@pytest.mark.parametrize(("strategy", "is_noted"), [("amp_bf16+fsdp", True), ("fsdp", False)])
-def test_answers_about_fsdp_under_autocast_say_that_weights_are_copied_whole(
-    strategy, is_noted, tmp_path
-):
-    case = f"transformer/torch/train/{strategy}/b8"
-    options = ("--budget", "1GiB", "--ranks", "4", "--results", tmp_path)
-    advised = framebench("advise", case, *options, code=0).stdout
-    predicted_peak = framebench("predict", case, "--ranks", "4", code=0).stdout
-    for answer in (advised, predicted_peak):
-        words = " ".join(answer.split())
-        assert words.count("autocast keeps a copy of all weights") == is_noted

@@ -18,7 +18,7 @@ from framebench.devices.fit.fitting import FitAssessment
 from framebench.devices.found_wrong import WrongResult
 from framebench.devices.plans import planning
 from framebench.devices.plans.answer import ASKED, CONVOLUTIONS
-from framebench.devices.plans.planned import Planned, describe_workspaces
+from framebench.devices.plans.planned import Planned
 from framebench.devices.tables.table import tabulate_cases
 from framebench.suite.case import Case
 from framebench.suite.selectors import parse
@@ -382,43 +382,15 @@ def test_nothing_is_said_to_fit_or_not_where_no_prediction_was_made(fake_needs, 
 
 
 @pytest.mark.parametrize(
-    ("question", "example"),
-    [
-        ("torch/train", "torch/train/amp_bf16+checkpoint+fsdp"),
-        ("jax/train", "jax/train/amp_bf16+checkpoint+fully_sharded"),
-        ("torch/eval", "torch/eval/amp_bf16+ddp"),
-        ("torch/train/ddp", None),
-    ],
-)
-def test_a_search_over_all_rank_strategies_names_a_combination_that_can_be_asked_about(
-    fake_needs, tmp_path, question, example
-):
-    fake_needs(need_a_gib_per_sample_of_a_rank)
-    options = ("--ranks", "8", *GPU, "--results", tmp_path)
-    done = framebench("max-batch", f"transformer/{question}", *options)
-    assert ("name other combinations" in done.stderr) == (example is not None)
-    if example:
-        assert f"such as 'transformer/{example}'" in done.stderr
-        framebench("max-batch", f"transformer/{example}", *options, code=0)
-
-
-@pytest.mark.parametrize(
     ("framework", "first"),
     [("torch", "checkpoint+fsdp"), ("jax", "checkpoint+fully_sharded")],
 )
-@pytest.mark.parametrize("batch", ["", "/*/b4/full"])
-def test_over_ranks_checkpointing_with_all_divided_is_tried_first_unless_strategies_are_named(
-    fake_needs, framework, first, batch
-):
+def test_over_ranks_checkpointing_with_all_divided_is_tried_first(fake_needs, framework, first):
     planned_cases = fake_needs(need_a_gib_per_sample_of_a_rank)
     selector = f"transformer/{framework}/train"
-    list_offers("advise", f"{selector}{batch}", "--ranks", "4", *GPU)
+    list_offers("advise", selector, "--ranks", "4", *GPU)
     assert planned_cases[0].id == f"{selector}/{first}/b4x4/full"
     assert {case.strategy for case in planned_cases} > {first, first.partition("+")[2]}
-    named = first.partition("+")[2]
-    planned_cases.clear()
-    list_offers("advise", f"{selector}/{named}{batch.removeprefix('/*')}", "--ranks", "4", *GPU)
-    assert {case.strategy for case in planned_cases} == {named}
 
 
 def test_the_first_batch_that_fits_over_ranks_is_printed_before_the_search_goes_on(fake_needs):
@@ -480,16 +452,9 @@ def test_the_note_on_cudnns_workspaces_is_shown_only_where_cudnn_computes(change
     """cuDNN computes convolutions, and attention if its kernel was chosen."""
     notes = "workspaces of convolutions are what cuDNN answers", "handles of libraries"
     prediction = make_simulated("fp32", 1000).model_copy(update={"not_held": notes, **changes})
-    assessment = FitAssessment(parse(prediction.case), prediction, find(GPU[1]))
-    table_of_report = report.make_table([assessment], batch=8, left_out={}, wrong={})
-    table_of_cases = tabulate_cases([prediction], find(GPU[1]))
-    for table in (table_of_report, table_of_cases):
-        shown = "\n".join(table.notes)
-        assert ("workspaces of convolutions" in shown) == is_noted
-        assert "handles of libraries" in shown
-    # the sentence of the caption is on convolutions alone
-    has_convolutions = is_noted and "attention" not in prediction.flags
-    assert bool(describe_workspaces([prediction])) == has_convolutions
+    (shown,) = tabulate_cases([prediction], find(GPU[1])).notes[:1]
+    assert ("workspaces of convolutions" in shown) == is_noted
+    assert "handles of libraries" in shown
 
 
 def test_strategies_that_could_not_be_predicted_are_counted(monkeypatch):

@@ -33,11 +33,6 @@ def is_of_case(prediction: Planned) -> bool:
     return prediction.case == CASE
 
 
-def test_predictions_are_written_to_the_folder_that_is_named(tmp_path):
-    assert store.choose_writable_folder(tmp_path) == tmp_path
-    assert store.publish(tmp_path, is_of_case, ignore) == [], "they need no publishing"
-
-
 def test_own_predictions_are_published_on_request(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "PUBLISHED", tmp_path)
     own = store.choose_writable_folder(tmp_path)

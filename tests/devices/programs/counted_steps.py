@@ -43,65 +43,6 @@ class MaskedText(nn.Module):
         return F.cross_entropy(scores.flatten(0, 1), labels.flatten())
 
 
-class Speech(nn.Module):
-    """Convolutions over time, an encoder, and a decoder that attends to it, as in Whisper."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Conv1d(80, WIDTH, 3, padding=1)
-        self.second = nn.Conv1d(WIDTH, WIDTH, 3, stride=2, padding=1)
-        self.words = nn.Embedding(WORDS, WIDTH)
-        self.transformer = nn.Transformer(
-            num_encoder_layers=2, num_decoder_layers=2, **TRANSFORMER_LAYER
-        )
-
-    def forward(self, sound, texts):
-        sound = F.gelu(self.first(sound))
-        sound = F.gelu(self.second(sound)).transpose(1, 2)
-        causal = nn.Transformer.generate_square_subsequent_mask(LENGTH, device=sound.device)
-        decoded = self.transformer(sound, self.words(texts), tgt_mask=causal, tgt_is_causal=True)
-        scores = F.linear(decoded, self.words.weight)
-        return F.cross_entropy(scores.flatten(0, 1), texts.flatten())
-
-
-class Residual(nn.Module):
-    """A residual block of a denoiser, which gets the time of the diffusion."""
-
-    def __init__(self, inputs, outputs):
-        super().__init__()
-        self.first_norm = nn.GroupNorm(8, inputs)
-        self.first = nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.second_norm = nn.GroupNorm(8, outputs)
-        self.second = nn.Conv2d(outputs, outputs, 3, padding=1)
-        self.time = nn.Linear(64, outputs)
-        self.skip = nn.Conv2d(inputs, outputs, 1)
-
-    def forward(self, images, time):
-        shift = self.time(F.silu(time))[:, :, None, None]
-        change = self.first(F.silu(self.first_norm(images))) + shift
-        change = self.second(F.silu(self.second_norm(change)))
-        return self.skip(images) + change
-
-
-class Denoiser(nn.Module):
-    """A U-Net that predicts noise, as in diffusion."""
-
-    def __init__(self):
-        super().__init__()
-        self.stem = nn.Conv2d(3, 64, 3, padding=1)
-        self.down = Residual(64, 64)
-        self.middle = Residual(64, 128)
-        self.up = Residual(192, 64)
-        self.head = nn.Conv2d(64, 3, 3, padding=1)
-
-    def forward(self, images, times, noise):
-        time = times[:, None] * torch.linspace(0, 1, 64, device=images.device)
-        large = self.down(self.stem(images), time)
-        small = self.middle(F.avg_pool2d(large, 2), time)
-        joined = torch.cat([F.interpolate(small, scale_factor=2), large], 1)
-        return F.mse_loss(self.head(self.up(joined, time)), noise)
-
-
 class Detector(nn.Module):
     """A detector that is trained at the places of an image that lie within its target boxes."""
 
@@ -143,11 +84,6 @@ def draw_texts():
 
 PROGRAMS = {
     "padded texts": (MaskedText, lambda: (draw_texts(), torch.full((BATCH,), 100), draw_texts())),
-    "speech": (Speech, lambda: (torch.randn(BATCH, 80, 2 * LENGTH), draw_texts())),
-    "denoiser": (
-        Denoiser,
-        lambda: (torch.randn(4, 3, 64, 64), torch.rand(4), torch.randn(4, 3, 64, 64)),
-    ),
     "detector": (Detector, lambda: (torch.randn(4, 3, 128, 128), [torch.rand(5, 4)] * 4)),
 }
 

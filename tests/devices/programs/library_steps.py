@@ -5,7 +5,6 @@ Printed as JSON, by the name of the function that makes a step, or by what was a
 
 import json
 import sys
-import traceback
 
 import numpy as np
 import torch
@@ -48,13 +47,6 @@ def make_training_step(model, batch):
         optimizer.step()
 
     return step
-
-
-def make_cuda_step(_device):
-    """Train a linear layer on a GPU that the program itself calls "cuda"."""
-    model = nn.Linear(WIDTH, WIDTH, bias=False).cuda()
-    batch = torch.randn(ROWS, WIDTH, device="cuda:0")
-    return make_training_step(model, batch.to(torch.device("cuda")))
 
 
 def make_frozen_step(device):
@@ -281,49 +273,6 @@ def halve_batches():
     }
 
 
-class FailingDerivative(torch.autograd.Function):
-    """A function whose derivative fails."""
-
-    @staticmethod
-    def forward(ctx, values):
-        return values.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        raise ValueError("no derivative")
-
-
-def fail_in_hook(gradient):
-    return gradient.reshape(7)
-
-
-def fail_in_backward():
-    """Return the errors of backward passes, each with the innermost line of this file."""
-    failures = {}
-    for place in ("derivative", "hook"):
-
-        def make_step(device, place=place):
-            model = nn.Linear(WIDTH, WIDTH).to(device)
-
-            def step():
-                out = model(torch.randn(ROWS, WIDTH, device=device))
-                if place == "derivative":
-                    out = FailingDerivative.apply(out)
-                else:
-                    out.register_hook(fail_in_hook)
-                out.sum().backward()
-
-            return step
-
-        try:
-            simulate(make_step, "a100-40gb")
-        except (ValueError, RuntimeError) as error:
-            frames = traceback.extract_tb(error.__traceback__)
-            lines = [frame.line for frame in frames if frame.filename == __file__]
-            failures[place] = [str(error), lines[-1]]
-    return failures
-
-
 def make_recurrent_step(device):
     """Train two layers of LSTM, which a GPU runs in cuDNN."""
     model = nn.LSTM(64, 64, num_layers=2, batch_first=True).to(device)
@@ -466,7 +415,6 @@ def make_lbfgs_step(device):
 
 STEPS = [
     make_linear_step,
-    make_cuda_step,
     make_frozen_step,
     make_converted_step,
     make_scaled_step,
@@ -509,7 +457,6 @@ def simulate_on_a100(make_step, **options):
 answers = {make_step.__name__: simulate_on_a100(make_step) for make_step in STEPS}
 answers |= {
     "expandable segments": simulate_on_a100(make_linear_step, expandable_segments=True),
-    "limit of 4 MiB": simulate_on_a100(make_linear_step, limit=4 << 20),
     "no element chosen": simulate_on_a100(make_choosing_step, chosen="none"),
     "all elements chosen": simulate_on_a100(make_choosing_step, chosen="all"),
     "shortest texts": simulate_on_a100(make_unsized_step, chosen="none"),
@@ -518,7 +465,6 @@ answers |= {
     "other streams done": simulate_on_a100(make_streamed_step, other_streams="done"),
     "other streams waiting": simulate_on_a100(make_streamed_step, other_streams="waiting"),
     "batches tried": halve_batches(),
-    "errors of backward passes": fail_in_backward(),
     "numbers read": read_numbers(),
 }
 print(json.dumps(answers))

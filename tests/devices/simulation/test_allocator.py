@@ -46,27 +46,6 @@ def test_segment_sizes_follow_the_allocator(block, segment):
     assert compute_segment_size(block) == segment
 
 
-def test_small_requests_share_a_segment():
-    pool = Allocator()
-    blocks = [pool.malloc(1000) for _ in range(2048)]
-    first, second, third = blocks[:3]
-    assert second.address == first.address + 1024
-    assert third.address == second.address + 1024
-    assert pool.stats.reserved == pool.stats.allocated == 2 * MIB
-    assert pool.stats.requested == 2_048_000
-    pool.malloc(1)
-    assert pool.stats.reserved == 4 * MIB
-
-
-def test_a_remainder_of_512_bytes_is_split_off():
-    pool = Allocator()
-    whole = pool.malloc(1024)
-    pool.malloc(512)
-    pool.free(whole)
-    assert pool.malloc(512).address == whole.address
-    assert pool.malloc(512).address == whole.address + 512
-
-
 def test_streams_share_no_cached_memory():
     pool = Allocator()
     pool.free(pool.malloc(512))
@@ -85,19 +64,6 @@ def test_a_remainder_of_a_mebibyte_is_not_split_off():
     pool.free(block)
     again = pool.malloc(25 * MIB - 512)  # 1 MiB and 512 bytes remain, which are split off
     assert (again.size, pool.stats.reserved) == (25 * MIB - 512, 26 * MIB)
-
-
-def test_the_smallest_block_that_is_large_enough_is_taken():
-    pool = Allocator()
-    large = pool.malloc(40 * MIB)
-    small = pool.malloc(30 * MIB)
-    least = pool.malloc(20 * MIB)
-    for block in (large, small, least):
-        pool.free(block)
-    assert pool.malloc(28 * MIB).address == small.address
-    assert pool.malloc(15 * MIB).address == least.address
-    assert pool.malloc(5 * MIB).address == least.address + 15 * MIB
-    assert pool.stats.reserved == 90 * MIB
 
 
 def test_the_cache_is_released_before_out_of_memory():

@@ -121,11 +121,6 @@ def test_the_first_sentences_name_the_largest_part_and_the_line_that_asked_for_m
     )
 
 
-def test_a_peak_without_lines_of_a_source_names_none():
-    summary = summarize_parts(make_compiled("fp32", 10))
-    assert summary == "The largest part of the peak is arguments: 100.0% (10.00 of 10.00 MiB)."
-
-
 def test_shares_of_the_peak_stay_in_a_table_of_100_columns():
     """The count of buffers makes room: it is known from the shape and the bytes."""
     buffer = LineBuffers(9000 * MIB, "models/unet3d/flax_model.py:105", "f32[4,32,128,128,128]", 16)
@@ -150,17 +145,13 @@ def test_a_ratio_is_formed_to_the_baseline_of_the_same_batch():
         make_simulated("fp32", 80, batch=8),
         make_simulated("checkpoint", 40, batch=8),
         make_simulated("fp32", 200, batch=16),
-        make_simulated("checkpoint", 50, batch=16),
-        make_compiled("fp32", 1000),
         make_compiled("checkpoint", 100),
     ]
     assert get_savings(predictions) == {
         "transformer/torch/train/fp32/b8/full": "1.00",
         "transformer/torch/train/checkpoint/b8/full": "0.50",
         "transformer/torch/train/fp32/b16/full": "1.00",
-        "transformer/torch/train/checkpoint/b16/full": "0.25",
-        "transformer/jax/train/fp32/b8/full": "1.00",
-        "transformer/jax/train/checkpoint/b8/full": "0.10",
+        "transformer/jax/train/checkpoint/b8/full": "-",
     }
 
 

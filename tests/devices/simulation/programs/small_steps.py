@@ -139,12 +139,6 @@ def softplus(weight):
     return (F.mish(weight) * 2).sum()
 
 
-def make_biased(device):
-    layer = nn.Linear(64, 64).to(device).requires_grad_(False)
-    x = torch.empty(64, 64, device=device)
-    return lambda: layer(x)
-
-
 def average_copy(device):
     """Keep a moving average of weights in a deep copy, as programs with a teacher do.
 
@@ -181,11 +175,8 @@ STEPS = {
     "sum of gradients": (make_elementwise(branch), A100, {}),
     "sum of the program": (make_elementwise(recompute), A100, {}),
     "norm": (make_elementwise(normalize), A100, {}),
-    "norm, PyTorch 2.8": (make_elementwise(normalize), A100, {"release": (2, 8)}),
     "mish": (make_elementwise(softplus), A100, {}),
     "saved on the host": (make_elementwise(save_on_host), A100, {}),
-    "bias": (make_biased, A100, {"release": (2, 13)}),
-    "bias, PyTorch 2.6": (make_biased, A100, {"release": (2, 6)}),
 }
 
 
