@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from framebench.devices.catalog import CONTEXT, Device
+from framebench.suite.counting import format_count
 
 # What decides how far a prediction may be off. cuDNN chooses the workspaces of convolutions: it is
 # asked for them, or they are left out. "torch" is a step of which no more is known than that it has
@@ -66,7 +67,7 @@ class ErrorInterval:
 
     def describe_doubt(self) -> str:
         """Return that there are too few rows to judge the error, and how many there are."""
-        return f"not judged: {count_rows(self.rows)}"
+        return f"not judged: {format_count(self.rows, 'row')}"
 
     def describe(self) -> str:
         """Return the error by side in words, or that it is not judged."""
@@ -77,13 +78,8 @@ class ErrorInterval:
         return (
             f"median {self.median:.1%}, nine of ten within {self.ninth:.1%}; in each family nine "
             f"of ten at most {self.high:.1%} too low and at most {abs(self.low):.1%} too high; "
-            f"{count_rows(self.rows)} of {sources}"
+            f"{format_count(self.rows, 'row')} of {sources}"
         )
-
-
-def count_rows(rows: int) -> str:
-    """Return a number of rows in words, such as `1 row` or `4 rows`."""
-    return f"{rows} row{'' if rows == 1 else 's'}"
 
 
 def read_intervals() -> dict[Kind, ErrorInterval]:

@@ -139,7 +139,9 @@ def follow_case(
     interpreter. Raises UnknownCase and NoReadings.
     """
     case = hypothetical.parse_any_batch(case_id)
-    obstacle = measure.explain_unsupported_growth(case)
+    obstacle = runner.explain_unsupported(case)
+    if case.ranks > 1:
+        obstacle = "grow follows a single process, and not one of several ranks"
     if obstacle:  # before an environment is built for nothing
         raise NoReadings(f"{case.id}: {obstacle}")
     announce(steps)

@@ -165,14 +165,10 @@ def select_largest(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     report = []
     for kind in KINDS:
         of_kind = [row for row in rows if row["kind"] == kind]
-        of_kind.sort(key=rank_by_size)
+        # the most bytes, then the most things
+        of_kind.sort(key=lambda row: (row["bytes_per_step"] or 0, row["per_step"]), reverse=True)
         report += of_kind[:MOST_ROWS]
     return report
-
-
-def rank_by_size(row: dict[str, Any]) -> tuple[float, float]:
-    """Return what rows of one kind are sorted by: the most bytes, then the most things."""
-    return -(row["bytes_per_step"] or 0), -row["per_step"]
 
 
 def list_grown_graphs(

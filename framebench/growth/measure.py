@@ -27,13 +27,6 @@ class NoReadings(Exception):
     """Nothing was read; the message says why."""
 
 
-def explain_unsupported_growth(case: Case) -> str | None:
-    """Return why the growth of this case's memory cannot be read, or None if it can."""
-    if case.ranks > 1:
-        return "grow follows a single process, and not one of several ranks"
-    return runner.explain_unsupported(case)
-
-
 def find_framework(script: Path) -> str:
     """Return the framework of a script.
 

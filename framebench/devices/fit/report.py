@@ -62,6 +62,7 @@ HEAD = (
     TableColumn("answer", priority=ESSENTIAL),
 )
 HEAD_BY_BATCH = tuple(BATCH if column == SHARE else column for column in HEAD)
+FEW_ACTIVATIONS = 0.01  # of what is in use at a peak
 NOT_PREDICTED = "what other programs take, fragmentation over a long run, and speed"
 
 
@@ -308,6 +309,8 @@ def make_table(
         if assessment.needs is not None:
             by_batch = describe_share(assessment, assessments) if batch else None
             rows.append(make_row(assessment, by_batch or describe_batch(assessment), wrong))
+    if batch:
+        notes += explain_missing_savings(assessments)
     first = assessments[0]
     batch_title = f"batch {batch}" if batch else "largest batch that fits"
     if is_interrupted:
@@ -369,6 +372,34 @@ def describe_wrong_strategies(
     for description, names in strategies.items():
         notes.append(f"{', '.join(names)}: {description}: {COMPARE_GRADIENTS}")
     return notes
+
+
+def explain_missing_savings(assessments: Sequence[FitAssessment]) -> list[str]:
+    """Return why strategies of PyTorch have as much in use as their baseline, at one batch.
+
+    It is said where the baseline's peak holds hardly any activations: strategies that save
+    activations, such as mixed precision, then save nothing.
+    """
+    parts_by_strategy = {}
+    for assessment in assessments:
+        if assessment.case.framework == "torch":
+            parts_by_strategy[assessment.case.strategy] = assessment.planned.parts
+    baseline = assessments[0].case.scenario_spec.baseline
+    parts = parts_by_strategy.pop(baseline, {})
+    used, activations = parts.get("allocated"), parts.get("activations")
+    if not used or activations is None or activations > FEW_ACTIVATIONS * used:
+        return []
+    names = []
+    for name, others in parts_by_strategy.items():
+        if are_equal_amounts(others.get("allocated", 0), used):
+            names.append(name)
+    if not names:
+        return []
+    return [
+        f"{', '.join(names)}: as much in use as {baseline}. At the fullest moment activations are "
+        f"{format_mib(activations)} of {format_mib(used)} MiB in use, so that saving activations "
+        "saves nothing there. What is reserved beyond that are free blocks of the pool"
+    ]
 
 
 def is_alternative(case: Case) -> bool:

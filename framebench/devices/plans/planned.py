@@ -197,12 +197,9 @@ def compute_saving(planned: Planned, baseline: Planned | None) -> float | None:
     """
     if baseline is None:
         return None
-    in_use, base_in_use = [
-        one.parts.get("allocated", one.peak_bytes) for one in (planned, baseline)
-    ]
-    if not in_use or not base_in_use:
-        return None
-    return in_use / base_in_use
+    in_use = planned.parts.get("allocated", planned.peak_bytes)
+    base_in_use = baseline.parts.get("allocated", baseline.peak_bytes)
+    return in_use / base_in_use if in_use and base_in_use else None
 
 
 def find_upper_needs(planned: Planned) -> int | None:

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -294,24 +295,15 @@ def find_same_model(case: Case, predictions: Mapping[str, Planned]) -> Planned |
     """
     if not case.workload_spec.described:  # without descriptions a model has one name
         return None
-    stem, _ = split_size(case.id)
     for case_id, prediction in predictions.items():
-        other_stem, other_size = split_size(case_id)
-        if other_stem != stem or other_size == case.size:
-            continue
+        other = Case.from_id(case_id)
         try:
-            is_same = case.workload_spec.config(other_size) == case.config
+            is_same = replace(other, size=case.size) == case and other.config == case.config
         except ValueError:  # a size that this version does not have
             continue
         if is_same:
             return prediction.model_copy(update={"case": case.id})
     return None
-
-
-def split_size(case_id: str) -> tuple[str, str]:
-    """Return a case id without its size, and the size."""
-    stem, _, size = case_id.rpartition("/")
-    return stem, size
 
 
 def is_reusable(planned: Planned) -> bool:

@@ -62,13 +62,6 @@ def list_variables(environment: Environment) -> dict[str, str]:
     return variables
 
 
-def describe_timeout(device: Device) -> PlannerAnswer:
-    """Return the answer for a case whose planner took too long."""
-    return PlannerAnswer(
-        "failed", f"planning took longer than {BUDGET_S[device.kind] / 60:.0f} minutes"
-    )
-
-
 class Server:
     """A process that plans a framework's cases one after the other."""
 
@@ -107,7 +100,10 @@ class Server:
                 if not selector.select(BUDGET_S[device.kind]):
                     self.process.kill()
                     self.end()
-                    return describe_timeout(device)
+                    minutes = BUDGET_S[device.kind] / 60
+                    return PlannerAnswer(
+                        "failed", f"planning took longer than {minutes:.0f} minutes"
+                    )
             # a server prints nothing but answers, each at once and on one line
             return parse_answer(stdout.readline().decode(errors="replace"))
         except (BrokenPipeError, ValueError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from operator import attrgetter
 
 from framebench.devices.simulation.addresses import Addresses
 from framebench.devices.simulation.blocks import (
@@ -51,7 +52,8 @@ class Allocator:
     def malloc(self, requested: int) -> Block:
         """Return a block for so many bytes. Raises OutOfMemory."""
         size = max(round_up(requested, MIN_BLOCK), MIN_BLOCK)  # (round_size)
-        pool = self._get_pool(size <= SMALL)
+        small = size <= SMALL
+        pool = self.pools.setdefault((self.stream, small), BlockPool(small))
         block = self._take_free_block(pool, size) or self._add_segment(pool, size)
         if block is None:
             self.stats.refusals += 1
@@ -72,7 +74,8 @@ class Allocator:
 
     def empty_cache(self) -> None:
         """Give every segment back that has no block in use (release_cached_blocks)."""
-        for pool in (*self._list_pools(small=False), *self._list_pools(small=True)):
+        # those of large blocks first
+        for pool in sorted(self.pools.values(), key=attrgetter("small")):
             for block in list(pool.free):
                 if block.expandable:
                     self._unmap(block)
@@ -96,14 +99,6 @@ class Allocator:
                 block = block.after
             if run:
                 yield run
-
-    def _get_pool(self, small: bool) -> BlockPool:
-        """Return the pool of the current stream, which its first request makes."""
-        return self.pools.setdefault((self.stream, small), BlockPool(small))
-
-    def _list_pools(self, small: bool) -> list[BlockPool]:
-        """Return the pools of small or of large blocks, of every stream."""
-        return [pool for (_, is_small), pool in self.pools.items() if is_small == small]
 
     def _take_free_block(self, pool: BlockPool, size: int) -> Block | None:
         """Remove and return the smallest free block that is large enough (get_free_block)."""

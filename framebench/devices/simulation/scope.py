@@ -12,11 +12,11 @@ from framebench.models.spec import USER_MODEL
 from framebench.strategies.strategy import COMPILING
 from framebench.suite.case import Case
 
+BY_TUNING = "which kernel is fastest, and so its memory, is measured on the GPU"
 MODES = {  # of torch.compile, with why a mode cannot be simulated
     "reduce-overhead": "CUDA graphs keep their memory in pools of their own",
-    "max-autotune": "which kernel is fastest, and so its memory, is measured on the GPU",
-    "max-autotune-no-cudagraphs": "which kernel is fastest, and so its memory, is measured on the "
-    "GPU",
+    "max-autotune": BY_TUNING,
+    "max-autotune-no-cudagraphs": BY_TUNING,
 }
 OUTSIDE = {  # by the switch of a strategy, why it cannot be simulated
     "pool_off": "without its pool PyTorch asks the driver for each tensor, and the driver's "
@@ -92,15 +92,9 @@ def has_same_tensors(case: Case) -> bool:
 
     If not, it has the same weights, and in training their gradients and the optimizer's states.
     """
-    changing = [
-        part for part in case.parts if part.switch in CHANGING_TENSORS or part.name in UNSCRIPTED
-    ]
-    return not changing
-
-
-def is_decided_by_timing(case: Case) -> bool:
-    """Return whether the GPU decides while the step runs when some of its memory is free."""
-    return any(part.switch in ON_OTHER_STREAMS for part in case.parts)
+    return not any(
+        part.switch in CHANGING_TENSORS or part.name in UNSCRIPTED for part in case.parts
+    )
 
 
 def is_without_pool(case: Case) -> bool:
@@ -112,7 +106,7 @@ def is_without_pool(case: Case) -> bool:
 def explain_refusal(case: Case) -> str | None:
     """Return why the answer for a case has no peak, or None if it has one."""
     obstacle = explain_missing_simulation(case) or explain_unsupported_compilation(case)
-    if obstacle is None and is_decided_by_timing(case):
+    if obstacle is None and any(part.switch in ON_OTHER_STREAMS for part in case.parts):
         return BY_TIMING
     return obstacle
 

@@ -32,7 +32,6 @@ from framebench.devices.simulation.scope import MODES
 from framebench.devices.simulation.torch_device import (
     CUDA,
     NAME,
-    SIMULATED,
     GpuStream,
     Replacement,
     do_nothing,
@@ -70,6 +69,18 @@ REFUSED = {
     ),
     "torch.cuda.memory_stats() has what is simulated": ("memory_stats_as_nested_dict",),
     "one GPU is simulated": ("can_device_access_peer",),
+    'name dtype and device="cuda" in its place': (
+        "BFloat16Tensor",
+        "BoolTensor",
+        "ByteTensor",
+        "CharTensor",
+        "DoubleTensor",
+        "FloatTensor",
+        "HalfTensor",
+        "IntTensor",
+        "LongTensor",
+        "ShortTensor",
+    ),
     "only the GPU itself can tell": (
         "clock_rate",
         "device_memory_used",
@@ -116,18 +127,6 @@ OF_ACCELERATOR = (
     "reset_peak_memory_stats",
     "set_stream",
 )
-LEGACY_TYPES = {  # such as torch.cuda.FloatTensor
-    "FloatTensor": torch.float32,
-    "DoubleTensor": torch.float64,
-    "HalfTensor": torch.float16,
-    "BFloat16Tensor": torch.bfloat16,
-    "LongTensor": torch.int64,
-    "IntTensor": torch.int32,
-    "ShortTensor": torch.int16,
-    "CharTensor": torch.int8,
-    "ByteTensor": torch.uint8,
-    "BoolTensor": torch.bool,
-}
 
 
 class MemoryStatistics(dict[str, int]):
@@ -301,8 +300,6 @@ class CudaAnswers:
         for why, names in REFUSED.items():
             for name in names:
                 yield torch.cuda, name, make_refusal(f"torch.cuda.{name}", why)
-        for name, dtype in LEGACY_TYPES.items():
-            yield torch.cuda, name, LegacyType(dtype)
         for name in ("reset_max_memory_allocated", "reset_max_memory_cached"):
             yield torch.cuda, name, self.reset_peak_memory_stats
         yield torch.cuda, "device", GpuContext
@@ -350,25 +347,6 @@ class GpuContext(NoContext):
     def __init__(self, device: Any = None) -> None:
         """Check that the device is the simulated one."""
         check_index(device)
-
-
-class LegacyType:
-    """Take the place of a type such as `torch.cuda.FloatTensor`, which makes tensors on the GPU."""
-
-    def __init__(self, dtype: torch.dtype) -> None:
-        """Remember the type of the numbers."""
-        self.dtype = dtype
-
-    def __call__(self, *arguments: Any) -> Tensor:
-        """Return an empty tensor of the sizes that are given, or one of the numbers."""
-        if arguments and not all(isinstance(argument, int) for argument in arguments):
-            (numbers,) = arguments
-            return torch.as_tensor(numbers, dtype=self.dtype, device=SIMULATED)
-        return torch.empty(arguments or (0,), dtype=self.dtype, device=SIMULATED)
-
-    def convert(self, tensor: Tensor) -> Tensor:
-        """Return the tensor in this type on the GPU, as `tensor.type(...)` does."""
-        return tensor.to(SIMULATED, self.dtype)
 
 
 class GeneratorClass(type):

@@ -33,7 +33,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from framebench.adapters.torch.fake_numbers import find_numbers
 from framebench.devices.simulation.torch_choices import SPARSE
-from framebench.devices.simulation.torch_cuda import LegacyType, check_index
+from framebench.devices.simulation.torch_cuda import check_index
 from framebench.devices.simulation.torch_device import SIMULATED, is_on_gpu, take_place_of_cuda
 from framebench.devices.simulation.torch_norms import normalize_batch
 from framebench.devices.simulation.torch_watch import Watch
@@ -78,8 +78,6 @@ class EagerOnGpu(TorchFunctionMode):
             return ATTRIBUTES[func](args[0])
         if kwargs.get("sparse") or is_sparse_on_gpu(func, args, kwargs):
             raise NotImplementedError(SPARSE)
-        if func is torch.Tensor.type and isinstance(args[-1], LegacyType):
-            return args[-1].convert(args[0])
         if func in READS and isinstance(args[0], FakeTensor):
             return READS[func](*args)
         if func is torch.Tensor.cuda:

@@ -94,11 +94,6 @@ def order_results(operator: str, results: Results, args: Args, gpu: Gpu) -> Requ
     return results
 
 
-def request_temporaries(operator: str, args: Args, gpu: Gpu) -> Iterable[int]:
-    """Return the requests that a kernel makes after those for its results, in their order."""
-    return TEMPORARIES[operator](args, gpu) if operator in TEMPORARIES else ()
-
-
 def place_keywords(func: Any, args: Args, kwargs: Mapping[str, Any]) -> Args:
     """Return the arguments of an operator in the order of its schema, defaults included."""
     places = []

@@ -264,8 +264,10 @@ class Watch(TorchDispatchMode):
         # a number that an operator returns must not be taken for a request of bytes
         results = [leaf if isinstance(leaf, Tensor) else None for leaf in tree_leaves(out)]
         is_here = any(is_on_gpu(arg) for arg in args)
-        if operator in WORK:
-            self.note_work(is_here)
+        if operator in WORK and is_here:
+            self.has_worked = True
+        elif operator in WORK and self.host_line is None:
+            self.host_line = find_line()
         if not is_here:
             self.track_requests(operator, results)
             return
@@ -280,15 +282,9 @@ class Watch(TorchDispatchMode):
             self.take_workspace("cuBLAS", self.gpu.blas_workspace)
             if torch_kernels.is_matmul_by_lt(operator, args):
                 self.take_lt_workspace()
-        temporaries = torch_kernels.request_temporaries(operator, args, self.gpu)
-        self.track_requests(operator, temporaries)
-
-    def note_work(self, is_here: bool) -> None:
-        """Remember whether layers were computed on the device, and where in the program not."""
-        if is_here:
-            self.has_worked = True
-        elif self.host_line is None:
-            self.host_line = find_line()
+        if operator in torch_kernels.TEMPORARIES:
+            temporaries = torch_kernels.TEMPORARIES[operator](args, self.gpu)
+            self.track_requests(operator, temporaries)
 
     def check_device(self) -> None:
         """Raise StepOnHost if the step's layers were on the host, or nothing was on the device."""
@@ -384,33 +380,26 @@ class Watch(TorchDispatchMode):
         self.attach(storage, life)
 
     def take(self, size: int, operator: str, kind: str = "") -> Life:
-        """Take a block of so many bytes."""
+        """Take a block of so many bytes. Raises GpuOutOfMemory."""
         self.settle_sum()
-        line = find_line()
-        phase = "backward" if is_in_backward() else self.phase
-        block = self.malloc(size)
-        born = len(self.allocator.trace)
+        try:
+            block = self.allocator.malloc(size)
+        except OutOfMemory as error:
+            raise GpuOutOfMemory(error.requested, self.allocator.stats) from None
         life = Life(
             number=len(self.lives),
             size=size,
             operator=operator,
-            phase=phase,
+            phase="backward" if is_in_backward() else self.phase,
             block=block,
             block_size=block.size,
-            born=born,
+            born=len(self.allocator.trace),
             kind=kind,
-            line=line,
+            line=find_line(),
             stream=self.allocator.stream,
         )
         self.lives.append(life)
         return life
-
-    def malloc(self, size: int) -> Block:
-        """Return a block of so many bytes. Raises GpuOutOfMemory."""
-        try:
-            return self.allocator.malloc(size)
-        except OutOfMemory as error:
-            raise GpuOutOfMemory(error.requested, self.allocator.stats) from None
 
     def resize(self, storage: torch.UntypedStorage) -> None:
         """Follow a storage that was resized, as FSDP empties and refills gathered weights."""

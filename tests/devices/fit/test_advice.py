@@ -180,13 +180,6 @@ def test_an_interruption_before_the_first_plan_prints_no_table(fake_needs):
     assert "0 of 1 strategy have an answer so far" in done.stderr
 
 
-def test_a_described_size_without_a_batch_is_predicted_at_its_usual_batch(fake_needs):
-    planned_cases = fake_needs(need_a_gib)
-    done = framebench("advise", "transformer/torch/train/fp32", "--parameters", "350M", *GPU)
-    (case,) = planned_cases
-    assert f"At batch {case.batch}, the usual one of this size. The largest batch:" in done.stderr
-
-
 def test_advise_defaults_to_the_full_size_at_its_usual_batch(fake_needs):
     planned_cases = fake_needs(need_a_gib)
     framebench("advise", "resnet50/*/train", *GPU, code=0)
@@ -247,12 +240,6 @@ def test_a_size_described_by_options_is_the_same_as_one_named_in_the_case(fake_n
     first = planned_cases[0]
     assert first.workload_spec.parameter_count(first.config) == pytest.approx(1.3e9, rel=0.1)
     assert "layers 24" in by_option.stderr
-
-
-def test_every_strategy_is_tried_in_a_scenario_without_usual_ones(fake_needs):
-    planned_cases = fake_needs(need_a_gib)
-    framebench("advise", "transformer/torch/finetune/*/b1/7B", *GPU, code=0)
-    assert {"half", "lora"} <= {case.strategy for case in planned_cases}
 
 
 def test_fine_tuning_is_sorted_by_what_each_choice_of_weights_needs(fake_needs):
@@ -472,6 +459,20 @@ def test_strategies_that_could_not_be_predicted_are_counted(monkeypatch):
     sentence = report.write_sentence(assessments, batch=8, wrong=())
     assert sentence.startswith("1 of 3 strategies fit ")
     assert "1 strategy could not be predicted." in sentence
+
+
+@pytest.mark.parametrize(
+    ("activations", "used", "is_explained"), [(0, 1000, True), (300, 1000, False), (0, 900, False)]
+)
+def test_a_strategy_that_saves_nothing_says_why(activations, used, is_explained):
+    """Mixed precision saves activations. The update of a large model has none at a small batch."""
+    assessments = []
+    for strategy, allocated in (("fp32", 1000), ("amp_bf16", used)):
+        parts = {"allocated": allocated * 2**20, "activations": activations * 2**20}
+        prediction = make_simulated(strategy, allocated).model_copy(update={"parts": parts})
+        assessments.append(FitAssessment(parse(prediction.case), prediction, find(GPU[1])))
+    notes = " ".join(report.make_table(assessments, batch=8, left_out={}, wrong={}).notes)
+    assert ("amp_bf16: as much in use as fp32" in notes) == is_explained
 
 
 @pytest.mark.parametrize(

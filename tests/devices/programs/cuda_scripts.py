@@ -6,7 +6,6 @@ The program prints JSON. Scripts are named by the function that makes their step
 import contextlib
 import inspect
 import json
-import math
 import warnings
 
 import numpy as np
@@ -22,23 +21,18 @@ WIDTH = 1024
 ROWS = 64
 DEVICE_OF_OUTSIDE = "cuda" if torch.cuda.is_available() else "cpu"
 QUESTIONS = {
-    "is_available": lambda: torch.cuda.is_available(),
-    "device_count": lambda: torch.cuda.device_count(),
-    "current_device": lambda: torch.cuda.current_device(),
     "get_device_name": lambda: torch.cuda.get_device_name(0),
     "get_device_capability": lambda: torch.cuda.get_device_capability(),
     "total_memory": lambda: torch.cuda.get_device_properties("cuda").total_memory,
-    "multi_processor_count": lambda: torch.cuda.get_device_properties(0).multi_processor_count,
     "is_bf16_supported": lambda: torch.cuda.is_bf16_supported(),
     "is_bf16_native": lambda: torch.cuda.is_bf16_supported(including_emulation=False),
-    "cudnn": lambda: torch.backends.cudnn.is_available(),
     "accelerator": lambda: str(torch.accelerator.current_accelerator()),
     "is_cuda": lambda: torch.ones(1, device="cuda").is_cuda,
     "device of a tensor": lambda: str(torch.ones(1).cuda().device),
     "device of a host tensor": lambda: str(torch.ones(1).device),
     "pinned": lambda: torch.ones(1).pin_memory().is_pinned(),
-    "not pinned": lambda: torch.ones(1).is_pinned(),
     "scaler is on": lambda: torch.cuda.amp.GradScaler().is_enabled(),
+    "elapsed time": lambda: str(torch.cuda.Event().elapsed_time(torch.cuda.Event())),
     "utilization": lambda: torch.cuda.utilization(),
     "graph": lambda: torch.cuda.CUDAGraph(),
     "second GPU": lambda: torch.ones(1, device="cuda:1"),
@@ -182,12 +176,6 @@ def make_generator_step(_):
     )
 
 
-def make_typed_step(_):
-    """Make the batch by a type of tensors, as scripts of 2018 do."""
-    numbers = np.random.normal(0, 1, (ROWS, WIDTH))
-    return make_layer_step("cuda", lambda: torch.cuda.FloatTensor(numbers))
-
-
 def make_wrapped_step(_):
     """Wrap the model for all GPUs of a machine, which has one."""
     model = nn.DataParallel(nn.Linear(WIDTH, WIDTH, bias=False)).cuda()
@@ -298,30 +286,6 @@ def read_own_memory():
     }
 
 
-def time_step():
-    """Return whether every time that a script reads from its events is NaN."""
-    times = []
-
-    def make_step(_):
-        step = make_layer_step("cuda")
-
-        def time_it():
-            first = torch.cuda.Event(enable_timing=True)
-            last = torch.cuda.Event(enable_timing=True)
-            first.record()
-            with torch.cuda.stream(torch.cuda.Stream()):
-                pass
-            step()
-            last.record()
-            torch.cuda.synchronize()
-            times.append(ROWS / first.elapsed_time(last))
-
-        return time_it
-
-    simulate(make_step, "a100-40gb")
-    return all(map(math.isnan, times))
-
-
 def describe(make_step):
     """Return the bytes of each kind at the peak, or the error's type and message."""
     try:
@@ -337,7 +301,6 @@ answers = {
     "all of torch.cuda": call_all(torch.cuda),
     "all of torch.accelerator": call_all(torch.accelerator),
     "own memory": read_own_memory(),
-    "time is no number": time_step(),
 }
 STEPS = [
     make_layer_step,
@@ -347,7 +310,6 @@ STEPS = [
     make_default_step,
     make_context_step,
     make_generator_step,
-    make_typed_step,
     make_wrapped_step,
     make_loaded_step,
     make_limited_step,

@@ -52,10 +52,9 @@ def test_states_that_a_compiled_update_makes_are_counted(steps):
 
 def test_a_convolutional_network_is_compiled_and_simulated(steps):
     """It has batch norm, dropout and autocast, with which compiling could fail."""
-    network, evaluation = steps["network"], steps["evaluation"]
-    assert network["kind"] == evaluation["kind"] == "torch, convolutions without workspaces"
+    network = steps["network"]
+    assert network["kind"] == "torch, convolutions without workspaces"
     assert network["kinds"]["optimizer states"] > 0
-    assert evaluation["allocated"] < network["allocated"]
 
 
 def test_compiled_flex_attention_makes_no_scores(steps):

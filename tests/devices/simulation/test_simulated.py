@@ -118,19 +118,6 @@ def test_autocast_casts_a_weight_once(steps):
     assert found["between_steps"] == steps["layer"]["between_steps"]
 
 
-def test_autocast_caches_converted_weights_but_no_other_values(steps):
-    """Until autocast ends, a weight of 512 x 512 has a copy in half precision, unless the program
-    turns the cache off.
-    """
-
-    def kept_by_cache(product):
-        cached, uncached = steps[product], steps[f"{product}, uncached"]
-        return int(cached["allocated"] - uncached["allocated"])
-
-    assert kept_by_cache("product of a weight") == 2 * 512 * 512
-    assert kept_by_cache("product of values") == 0
-
-
 def test_dropout_saves_a_byte_per_number(steps):
     """Numbers in float32, what is left of them, and the mask; of a CPU the mask has as many bytes
     as the numbers.

@@ -34,11 +34,9 @@ def make_torch(case: str, **flags: str) -> Planned:
     ("case", "flags", "kind"),
     [
         ("transformer/torch/train/fp32/b8/full", {}, PLAIN),
-        ("transformer/torch/train/checkpoint/b8/full", {}, PLAIN),
         ("transformer/torch/varlen/raw/b8/full", {}, "torch, padded texts"),
         ("transformer/torch/finetune/lora/b8/full", {}, "torch, frozen weights"),
         ("transformer/torch/train/compile/b8/full", {}, "torch, compiled"),
-        ("transformer/torch/train/memory_budget/b8/full", {}, "torch, compiled"),
         ("transformer/torch/train/fsdp/b8x8/full", {}, "torch, ranks"),
         ("resnet50/torch/train/fp32/b8/full", {CONVOLUTIONS: ASKED}, "torch, convolutions"),
         (
@@ -47,7 +45,6 @@ def make_torch(case: str, **flags: str) -> Planned:
             "torch, convolutions without workspaces",
         ),
         ("transformer/torch/train/fp32/b8/full", {STEP_KIND: "torch"}, "torch"),
-        ("transformer/torch/train/fp32/b8/full", {STEP_KIND: "unknown"}, PLAIN),
         ("unet3d/torch/train/fp32/b4/full", {}, "torch, convolutions without workspaces"),
         ("transformer/jax/train/fsdp/b8x8/full", {}, "jax"),
     ],

@@ -86,17 +86,6 @@ def make_compiled_update(device):
     return step
 
 
-def make_evaluation(device):
-    model = torch.compile(make_layers(device).eval())
-    batch = torch.randn(8, 3, 32, 32, device=device)
-
-    def step():
-        with torch.no_grad():
-            model(batch)
-
-    return step
-
-
 def make_flex_step(device):
     """Call causal attention by a kernel that Inductor writes for its mask."""
     tensors = [nn.Parameter(torch.randn(2, 4, 256, 64, device=device)) for _ in range(3)]
@@ -147,7 +136,6 @@ print(
             "with a break": describe(make_weight_step(chain_with_break)),
             "network": describe(make_network_step),
             "update": describe(make_compiled_update),
-            "evaluation": describe(make_evaluation),
             "flex": describe(make_flex_step),
             "settings": describe(make_step_with(options={"epilogue_fusion": False})),
             "CUDA graphs": describe(make_step_with(mode="reduce-overhead")),

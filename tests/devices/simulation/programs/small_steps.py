@@ -77,25 +77,6 @@ def make_layer(in_autocast):
     return make
 
 
-def make_product(of_weight, caches):
-    """Return a function that makes a step of a matmul by a weight of 1 MiB, or by its double."""
-
-    def make(device):
-        weight = nn.Parameter(torch.empty(512, 512, device=device))
-        x = torch.empty(256, 512, device=device)
-
-        def step():
-            weight.grad = None
-            with torch.autocast("cuda", torch.bfloat16, cache_enabled=caches):
-                loss = (x @ (weight if of_weight else weight * 2)).sum()
-                torch.empty(4 * MIB, device=device)
-            loss.backward()
-
-        return step
-
-    return make
-
-
 def make_elementwise(run):
     """Return a function that makes a step of `run`, which computes a loss of a weight of 4 MiB."""
 
@@ -167,10 +148,6 @@ STEPS = {
     "attention in inference": (make_attention(torch.bfloat16, trains=False), A100, {}),
     "layer": (make_layer(in_autocast=False), A100, {}),
     "layer in autocast": (make_layer(in_autocast=True), A100, {}),
-    "product of a weight": (make_product(True, caches=True), A100, {}),
-    "product of a weight, uncached": (make_product(True, caches=False), A100, {}),
-    "product of values": (make_product(False, caches=True), A100, {}),
-    "product of values, uncached": (make_product(False, caches=False), A100, {}),
     "dropout": (make_elementwise(drop), A100, {}),
     "sum of gradients": (make_elementwise(branch), A100, {}),
     "sum of the program": (make_elementwise(recompute), A100, {}),
