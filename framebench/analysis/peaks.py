@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.frames import Row, make_blocks, make_rows
 from framebench.analysis.lower_bound import (
@@ -233,11 +235,10 @@ def predict_peak(evidence: Sequence[Row], case: Case) -> Peak:
     if low is None or high is None:
         # a line through two batches has no interval
         low, high = find_range(evidence, case)
-    limits = find_limits_of_peak(evidence, case)
-    value = move_within(estimate.value, limits)
+    least, most = find_limits_of_peak(evidence, case)
+    value, low, high = np.clip([estimate.value, low, high], least, most).tolist()
     # the range from two batches need not include the value on their line
-    low = min(move_within(low, limits), value)
-    high = max(move_within(high, limits), value)
+    low, high = min(low, value), max(high, value)
     method = f"line through batches {', '.join(map(str, batches))}"
     method += describe_reach(case.batch, max(batches))
     return Peak("predicted", method, value, low=low, high=high)
@@ -293,12 +294,6 @@ def find_limits_of_peak(evidence: Sequence[Row], case: Case) -> tuple[float, flo
     larger_peaks = [float(get_bytes(row)) for row in evidence if row.batch > case.batch]
     most = min(larger_peaks, default=math.inf)
     return least, max(most, least)
-
-
-def move_within(value: float, limits: tuple[float, float]) -> float:
-    """Return a value if it is within the limits, or else the limit next to it."""
-    least, most = limits
-    return min(max(value, least), most)
 
 
 def find_range(evidence: Sequence[Row], case: Case) -> tuple[float, float]:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -17,8 +16,7 @@ from framebench.models.spec import USER_MODEL
 from framebench.records import store
 from framebench.records.record_base import parse_case
 from framebench.records.search import Fit, Probe
-from framebench.records.store import RecordWarning
-from framebench.suite.case import Case, UnknownCase
+from framebench.suite.case import Case
 
 # A process keeps as much as in searches that agree with its case in these fields. The first line
 # counts in which some search agrees.
@@ -31,14 +29,8 @@ SIMILAR = (
 
 def load_searches(results: Path) -> Iterator[Fit]:
     """Yield every readable search for a largest batch, by file; others give a RecordWarning."""
-    for place, fit in store.read_answers(Fit, results / "fits"):
-        try:
-            parse_case(fit.case)  # raises if the id is not that of a case
-        except (UnknownCase, ValueError) as error:
-            reason = str(error).splitlines()[0]
-            warnings.warn(f"skipped {place}: {reason}", RecordWarning, stacklevel=2)
-        else:
-            yield fit
+    for _place, fit in store.read_answers(Fit, results / "fits"):
+        yield fit
 
 
 def get_framework_version(fit: Fit) -> str | None:

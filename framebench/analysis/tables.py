@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from framebench.analysis.frames import read_ratios
-from framebench.analysis.needs import format_needs
+from framebench.analysis.needs import describe_lenders, format_needs
 from framebench.analysis.rendering import (
     IN_SHORT,
     Table,
@@ -382,24 +382,15 @@ def describe_missing_kept(df: pd.DataFrame) -> str:
     """Return whose needs lack what a process keeps, which no search has measured, or ""."""
     is_missing_kept = df["needs_bytes"].notna() & df["kept_bytes"].isna()
     frameworks = join_values(df["framework"][is_missing_kept])
-    text = describe_lent_needs(df) + describe_guessed_needs(df)
+    text = describe_guessed_needs(df)
+    lenders = describe_lenders(df["kept_lender"].dropna())
+    if lenders:
+        text += f" {lenders}."
     if not frameworks:
         return text
     return (
         f"{text} needs of {frameworks}: at least so much, since no search has measured what a "
         "process keeps next to its peak (framebench max-batch does)."
-    )
-
-
-def describe_lent_needs(df: pd.DataFrame) -> str:
-    """Return whose needs rest on published searches of other machines, or ""."""
-    lent = df[df["needs_bytes"].notna() & df["kept_lender"].notna()]
-    if lent.empty:
-        return ""
-    return (
-        f" needs of {join_values(lent['framework'])}: what a process keeps next to its peak is "
-        f"that of published searches on {join_values(lent['kept_lender'])}; framebench max-batch "
-        "measures it here."
     )
 
 

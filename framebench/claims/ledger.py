@@ -138,25 +138,24 @@ def merge_ledgers(
     for name in results.order_machines(processor):
         if results.explain_choice(name, processor) and results.has_more_than_trials(name):
             preferred.append(name)
-    if not preferred or len(results.machines) == 1:
+    others = [name for name in results.machines if name not in preferred[:1]]
+    if not preferred or not others:
         return None
     first = preferred[0]
-    others = [name for name in results.machines if name != first]
     queries = list(ids)
-    first_entries = make_ledger(results, first, size, queries)
-    other_entries = make_ledger(results, others[0], size, queries)
-    entries = []
-    for first_entry, other_entry in zip(first_entries, other_entries, strict=True):
-        entries.append(first_entry if is_measured(first_entry) else other_entry)
-    measured_count = sum(map(is_measured, first_entries))
-    machines = f"machine {first}, {results.explain_choice(first, processor)}"
+    entries = make_ledger(results, first, size, queries)
+    measured_count = sum(map(is_measured, entries))
+    sentence = f"machine {first}, {results.explain_choice(first, processor)}"
     if measured_count < len(entries):
-        machines += (
+        sentence += (
             f", has measured {measured_count} of {format_count(len(entries), 'claim')}; what it "
             f"has not measured comes from {others[0]}"
         )
-    machines += f" (--machine NAME takes one alone: {', '.join(others)})"
-    return entries, machines
+        other_entries = make_ledger(results, others[0], size, queries)
+        for index, entry in enumerate(entries):
+            if not is_measured(entry):
+                entries[index] = other_entries[index]
+    return entries, f"{sentence} (--machine NAME takes one alone: {', '.join(others)})"
 
 
 def has_gpu(results: Results, machine: str) -> bool:

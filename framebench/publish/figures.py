@@ -36,15 +36,9 @@ def list_figures(
     """Yield the name of each figure that there may be, the function that draws it, and its rows.
 
     A name is, for instance, `pareto-transformer-train`. Releases that the machine has not measured
-    are shown as the machines in `others` measured them. Raises ValueError if there are rows of more
-    than one machine.
+    are shown as the machines in `others` measured them. The rows are of one machine.
     """
-    machines = sorted(set(df["machine"]))
-    if len(machines) > 1:
-        raise ValueError(
-            f"figures show one machine, and here are rows of {', '.join(machines)}; choose one "
-            "of them",
-        )
+    machines = sorted(set(df["machine"]))  # one, or none without rows
     for (workload, scenario, size), group in df.groupby(["workload", "scenario", "size"]):
         for name, draw in QUESTIONS.items():
             yield f"{name}-{workload}-{scenario}{format_size_suffix(str(size))}", draw, group

@@ -15,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
@@ -48,6 +47,7 @@ from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record
 from framebench.records.record_base import OWN_COUNTERS, count_work
 from framebench.suite.case import Case
+from framebench.suite.sequences import group_by
 from framebench.versions.accepted import AcceptedRegression, find_reason
 from framebench.versions.judge import (
     FIRST_STEP,
@@ -465,9 +465,7 @@ def list_planned(
     plans: Iterable[PlannedPeak], accepted: Sequence[AcceptedRegression]
 ) -> list[Regression]:
     """Return the regressions of planned releases."""
-    plans_by_case: dict[tuple[str, Case], list[PlannedPeak]] = defaultdict(list)
-    for plan in plans:
-        plans_by_case[plan.device, plan.case].append(plan)
+    plans_by_case = group_by(plans, lambda plan: (plan.device, plan.case))
     regressions = []
     for (device, case), case_plans in plans_by_case.items():
         case_plans.sort(key=lambda plan: Version(plan.version))

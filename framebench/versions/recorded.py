@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable
 
 from packaging.version import Version
@@ -13,7 +13,8 @@ from framebench.records.record_base import RecordBase
 from framebench.strategies.strategy import FRAMEWORKS, TITLES
 
 TITLE = "Releases that can be compared"
-CasesByPlace = dict[str, set[str]]  # a place is a machine or a device
+
+
 Release = tuple[str, str]  # framework and version
 
 
@@ -22,23 +23,24 @@ def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Plann
 
     Only cases with a peak count: `records` may have failed, and `predictions` be refused.
     """
-    machines: dict[Release, CasesByPlace] = defaultdict(lambda: defaultdict(set))
+    of_machines = []
     for record in records:
         if record.status == "ok" and record.framework_version and record.peaks:
             release = record.parsed.framework, record.framework_version
-            machines[release][record.provenance.machine].add(record.case)
-    devices: dict[Release, CasesByPlace] = defaultdict(lambda: defaultdict(set))
+            of_machines.append((release, record.provenance.machine, record.case))
+    of_devices = []
     for prediction in predictions:
         if prediction.peak_bytes is not None:
             release = prediction.framework, prediction.framework_version
-            devices[release][prediction.device].add(prediction.case)
+            of_devices.append((release, prediction.device, prediction.case))
+    measured, predicted = count_cases(of_machines), count_cases(of_devices)
     rows = []
     for framework in FRAMEWORKS:
-        versions = [version for name, version in {*machines, *devices} if name == framework]
+        versions = [version for name, version in {*measured, *predicted} if name == framework]
         for version in sorted(versions, key=Version, reverse=True):
             release = framework, version
-            measured, predicted = count_cases(machines[release]), count_cases(devices[release])
-            rows.append((TITLES[framework], f"{framework}=={version}", measured, predicted))
+            places = (measured.get(release, MISSING), predicted.get(release, MISSING))
+            rows.append((TITLES[framework], f"{framework}=={version}", *places))
     return Table.of_text(
         TITLE,
         "Number of cases with a peak. `framebench versions compare` of two releases of a framework "
@@ -49,6 +51,14 @@ def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Plann
     )
 
 
-def count_cases(cases: CasesByPlace) -> str:
-    """Return how many cases each machine or device has, such as `zen4-2core 12`."""
-    return ", ".join(f"{place} {len(cases[place])}" for place in sorted(cases)) or MISSING
+def count_cases(cells: Iterable[tuple[Release, str, str]]) -> dict[Release, str]:
+    """Return how many cases each machine or device has of a release, such as `zen4-2core 12`.
+
+    A cell is a release, a place and a case.
+    """
+    counts = Counter((release, place) for release, place, _case in set(cells))
+    texts: dict[Release, str] = {}
+    for (release, place), count in sorted(counts.items()):
+        before = f"{texts[release]}, " if release in texts else ""
+        texts[release] = f"{before}{place} {count}"
+    return texts

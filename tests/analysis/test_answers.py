@@ -110,12 +110,6 @@ def test_an_unsearched_strategy_that_may_need_less_is_noted():
     assert line.endswith("; `accumulate` may need less: no search has run it.")
 
 
-def test_the_need_of_an_unsearched_strategy_is_an_upper_bound():
-    """1.05 x (0.5 MiB of accumulate's peak + 1 MiB, which the searched baseline keeps)."""
-    table = make_searched_table("fp32", "accumulate")
-    assert make_answer(table).texts["least"] == ["up to 1.6"]
-
-
 def rank_strategies(table: pd.DataFrame) -> list[Any]:
     """Return the strategies that save memory of a table of one framework."""
     ((framework, ranked),) = rank_savings(select_comparable(rows.select_shown(table)))

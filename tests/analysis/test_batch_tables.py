@@ -69,15 +69,3 @@ def test_a_throughput_ratio_has_the_interval_of_the_times_upside_down():
 
 def test_baselines_alone_make_no_table():
     assert tabulate_strategies(fp32=FP32) == []
-
-
-def test_without_times_there_is_no_column_of_throughput():
-    without_times = []
-    for strategy in ("fp32", "checkpoint"):
-        for batch in (4, 8):
-            without_times.append(make_measured(strategy, 100 * MIB, batch=batch, step_s=[]))
-
-    tables = list(make_batch_tables(make_frame(*without_times)))
-    assert tables
-    for table in tables:
-        assert not any("throughput" in heading for heading in table.head)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from framebench.analysis.blocks import Blocks, compute_log_ratios, find_anchor
+from framebench.analysis.blocks import Blocks, compute_log_ratios
 from framebench.analysis.reports.verdicts import compare_instructions
 from framebench.analysis.statistics import (
     FEWEST_BLOCKS,
@@ -31,7 +31,7 @@ from framebench.analysis.statistics import (
 )
 from framebench.records.record import Record
 from framebench.suite.case import Case
-from tests.fake_records import make_blocks, provenance, record
+from tests.fake_records import make_blocks, record
 
 BASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 CHECKPOINT = replace(BASE, strategy="checkpoint")
@@ -166,14 +166,6 @@ def test_the_variance_is_shrunk_to_that_of_other_pairs(pool_freedom, prior):
     assert math.log(get_ends(ratio)[1] / ratio.value) == pytest.approx(half)
 
 
-@pytest.mark.parametrize("logs", [[0.1], [0.10, 0.11]])
-def test_too_few_blocks_have_no_interval_whatever_other_pairs_say(logs):
-    ratio = compare_blocks(logs, Pool(variance=0.0001, freedom=10))
-    assert ratio == Ratio(math.exp(sum(logs) / len(logs)), blocks=len(logs))
-    assert not ratio.decided
-    assert decide(ratio, TIME) == UNDECIDED
-
-
 def test_a_pair_that_is_noisier_than_others_keeps_its_own_variance():
     noisy = [0.1, -0.2, 0.3]
     calm = Pool(variance=0.0001, freedom=20)
@@ -280,16 +272,6 @@ def test_records_are_paired_by_block_and_round():
     assert compare_times(base, change) == pytest.approx([math.log(2), math.log(3)])
 
 
-def test_each_further_process_of_a_case_is_paired_with_the_first():
-    first = (BASE, [[1.0]])
-    second = (BASE, [[1.5]])
-    third = (BASE, [[2.0]])
-    by_blocks = Blocks(make_blocks([first, second, third]))
-    logs_of_second, logs_of_third = by_blocks.pairs.values()
-    assert logs_of_second == pytest.approx([math.log(1.5)])
-    assert logs_of_third == pytest.approx([math.log(2.0)])
-
-
 def test_a_variance_is_shrunk_to_that_of_the_other_pairs_with_a_baseline():
     """The compared pair is left out of the pool. A ratio of two strategies is no pair of the pool,
     so nothing is left out for it.
@@ -335,15 +317,3 @@ def test_records_without_times_have_no_ratio(without_times):
     (timed,) = select_case(records, CHECKPOINT)
     untimed = timed.model_copy(update=without_times)
     assert Blocks(records).compare(select_case(records, BASE), [untimed]) is None
-
-
-def test_a_strategy_is_compared_with_its_own_releases_baseline():
-    """A block of two releases has the baseline of each."""
-    older, newer = (provenance(versions={"torch": version}) for version in ("2.12.1", "2.13.0"))
-    old_base, new_base = record(BASE, provenance=older), record(BASE, provenance=newer)
-    of_same_number = provenance(versions={"jax": "2.13.0"})
-    jax_base = record(replace(BASE, framework="jax"), provenance=of_same_number)
-    new_checkpoint = record(CHECKPOINT, provenance=newer)
-    block = [old_base, jax_base, new_base, new_checkpoint]
-    assert find_anchor(new_checkpoint, block) is new_base
-    assert find_anchor(new_base, block) is old_base, "a baseline is compared with the first record"

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.text import Text
 
-from framebench.analysis import figures, frames
+from framebench.analysis import frames
 from framebench.analysis.figures import fronts
 from framebench.analysis.figures.batches import draw_curves, draw_savings
 from framebench.analysis.results import Results
@@ -189,24 +189,6 @@ def test_rows_without_numbers_give_no_figure():
     assert figures
     for name, draw, rows in figures:
         assert draw(rows) is None, name
-
-
-def test_two_machines_are_refused():
-    both = make_frame(
-        make_record("fp32", 1),
-        make_record("fp32", 1, origin={"machine": "other"}),
-    )
-    with pytest.raises(ValueError, match="other"):
-        list(published.list_figures(both))
-
-
-def test_text_from_records_is_escaped():
-    odd = {"hardware": {"device": "cpu", "cpu": "$x^{ <b> & \x07"}}
-    table = make_frame(
-        make_record("fp32", 100, origin=odd), make_record("checkpoint", 100, origin=odd)
-    )
-    figure = fronts.draw_pareto(table)
-    assert "&lt;b&gt;" in figures.render_svg(figure)
 
 
 def test_the_same_rows_give_the_same_bytes(tmp_path):

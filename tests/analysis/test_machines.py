@@ -2,27 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from framebench.analysis.frames import make_rows
-from framebench.analysis.reports.machines import compare_machines, make_table
-from framebench.analysis.results import Results
+from framebench.analysis.reports.machines import compare_machines
 from tests.fake_records import make_crash_without_version, make_measured
-from tests.record_files import add_records
 
 MIB = 2**20
-
-
-@pytest.mark.parametrize(("blocks", "curves"), [(2, "0"), (3, "1")])
-def test_a_curve_of_throughput_has_intervals(tmp_path, blocks, curves):
-    """Two of the batches are timed in three blocks, and the third in so many."""
-    for batch, block_count in ((4, 3), (8, 3), (16, blocks)):
-        for _ in range(block_count):
-            add_records(tmp_path, make_measured("fp32", MIB, batch=batch))
-    table = make_table(Results(tmp_path))
-    (row,) = (dict(zip(table.head, cells)) for cells in table.rows)
-    assert (row["timed"], row["peak at 3 batches"]) == ("3", "1")
-    assert row["throughput at 3 batches"] == curves
 
 
 def test_machines_stand_side_by_side_by_instrument_and_release():

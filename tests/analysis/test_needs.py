@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from framebench.analysis.needs import (
     EnforcedLimits,
     compute_needs,
-    find_kept_bytes,
     format_needs,
 )
-from framebench.analysis.searches import NO_SEARCHES, CaseSearches
+from framebench.analysis.searches import CaseSearches
 from framebench.suite.case import Case
 from tests.analysis.test_searches import make_search
 
@@ -60,22 +59,6 @@ def test_searches_decide_whether_a_budget_is_enough_and_else_the_peak(
         assert is_enough == (compute_needs(peak, kept_bytes=0) <= budget)
     else:
         assert is_enough == verdict
-
-
-@pytest.mark.parametrize(
-    ("process_bytes", "kept"),
-    [(130 * MIB, 30 * MIB), (None, None)],
-    ids=["measured", "not measured"],
-)
-def test_a_gpu_process_keeps_what_it_holds_beyond_the_peak(process_bytes, kept):
-    found = find_kept_bytes(
-        CASE,
-        instrument="allocator.in_use",
-        peak=100 * MIB,
-        process_bytes=process_bytes,
-        searches=NO_SEARCHES,
-    )
-    assert found == kept
 
 
 @pytest.mark.parametrize("needs", [1, MIB, 105 * MIB + 1, 105 * MIB - 1, 123_456_789])

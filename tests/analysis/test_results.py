@@ -120,13 +120,6 @@ def two_machines(results) -> Path:
     return results
 
 
-@pytest.mark.parametrize("function", ["releases", "ledger"])
-def test_every_function_names_the_same_machine(function, two_machines, capsys):
-    getattr(framebench, function)(two_machines)
-    message = f"framebench.{function}(): machine alike, with this processor"
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", ["answer", "claims"])
 def test_every_command_names_the_same_machine(command, two_machines):
     done = run_framebench(command, results=two_machines)

@@ -147,4 +147,4 @@ def test_a_folder_without_searches_names_whose_it_takes(tmp_path, monkeypatch):
     assert (row.kept_bytes, row.kept_lender) == (2**20, "theirs")
     assert row.needs_bytes == pytest.approx(1.05 * 2**21, rel=1e-6)
     (table, *_) = make_strategy_tables(rows)
-    assert "is that of published searches on theirs" in table.caption
+    assert "from published searches on theirs" in table.caption

@@ -196,21 +196,6 @@ def test_a_column_without_a_value_is_left_out():
     assert Table.of_text("Title", "", head, []).head == head, "a table without rows"
 
 
-def test_strategies_only_for_claims_have_tables_of_their_own():
-    rows = make_frame(
-        make_measured("fp32", 2**30),
-        make_measured("checkpoint", 2**29),
-        make_measured("depth_4", 2**28),
-    )
-    (main,) = tables.make_strategy_tables(tables.select_in_use(rows))
-    (table,) = tables.make_claim_tables(rows)
-    assert [row[1] for row in main.rows] == ["fp32", "checkpoint"]
-    assert [row[1:4] for row in table.rows] == [
-        ("fp32", "1,024.0", "1.00"),
-        ("depth_4", "256.0", "0.25"),
-    ]
-
-
 def test_rows_without_a_number_stay_with_their_reason():
     lost = make_measured("rewrite", 0, status="oom", reason="memory ran out", peaks={}, step_s=[])
     (comparison,) = tables.make_strategy_tables(make_frame(make_measured("fp32", 2**30), lost))
@@ -219,24 +204,6 @@ def test_rows_without_a_number_stay_with_their_reason():
     assert comparison.notes == ("torch rewrite: oom: memory ran out",)
     assert "memory ran out" in comparison.markdown()
     assert "threads" in comparison.caption
-
-
-@pytest.mark.parametrize(
-    ("framework", "strategy", "count"),
-    [
-        ("jax", "checkpoint_every_2", 1),
-        ("jax", "checkpoint", 0),
-        ("torch", "checkpoint_every_2", 0),
-    ],
-    ids=["unrolled", "scanned", "not JAX"],
-)
-def test_recomputation_in_jax_on_a_cpu_has_the_note_on_the_compiler(framework, strategy, count):
-    rows = make_frame(
-        make_measured("fp32", 2**30, framework=framework),
-        make_measured(strategy, 2**29, framework=framework),
-    )
-    table, *_ = tables.make_strategy_tables(rows)
-    assert table.notes.count(tables.RECOMPUTED_IN_JAX) == count
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")))
@@ -295,14 +262,6 @@ def test_gpu_times_have_no_share_of_the_hosts_matmul(hardware, has_share):
     (table,) = tables.make_strategy_tables(rows)
     assert rows["reference_share"].notna().all() == has_share
     assert ("of reference" in table.head) == has_share
-
-
-def test_needs_that_rest_on_other_strategies_say_so():
-    columns = {"strategy": ["fp32", "accumulate"], "needs_bytes": [105, 210]}
-    guessed = pd.DataFrame(columns | {"least_needs_bytes": [105, 200]})
-    searched = pd.DataFrame(columns | {"least_needs_bytes": [105, 210]})
-    assert "needs but for fp32: up to so much" in tables.describe_guessed_needs(guessed)
-    assert tables.describe_guessed_needs(searched) == ""
 
 
 def test_needs_without_what_a_process_keeps_say_so():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -12,7 +10,6 @@ import pytest
 
 import framebench
 from framebench.analysis.results import Results
-from framebench.claims.claim import Measurement
 from framebench.claims.ledger import is_measured, make_ledger
 from framebench.claims.lines import add_gpu_lines, make_line
 from framebench.claims.preconditions import Preconditions
@@ -22,7 +19,6 @@ from framebench.claims.store import MachineResults
 from framebench.claims.wording import NO_ADVICE
 from framebench.models import spec
 from framebench.records.record_parts import Rank
-from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
 from tests import sample_records
@@ -347,13 +343,6 @@ def disagreeing(results) -> Path:
     return results
 
 
-def test_comparisons_that_disagree_are_mixed_and_counted(disagreeing):
-    entry = judge_claim(disagreeing, make_claim(EVERYWHERE))
-    assert entry.judged == "mixed (on a CPU: 1 confirmed, 1 no effect, 1 opposite)"
-    assert re.search(r"Confirmed: transformer/torch .*Opposite: resnet50/torch", entry.remark)
-    assert entry.recommendation == NO_ADVICE
-
-
 def test_one_comparison_confirms_a_claim_that_says_may(disagreeing):
     entry = judge_claim(disagreeing, make_claim(EVERYWHERE, may=True))
     the_transformers = 0.8
@@ -465,35 +454,6 @@ def test_a_machine_with_a_gpu_is_judged_by_its_own_measurements(results):
     assert entry.verdict == "confirmed"
     assert [line.value for line in deciding] == [0.6]
     assert list_machines([entry]) == ["m"]
-
-
-def test_claims_about_a_gpu_are_not_measured_without_the_cases_that_they_compare(results):
-    """The only record on this GPU is of a baseline, which is one side of a comparison at most."""
-    add_record(results, EAGER, origin={"hardware": GPU})
-    for claim in ("B7", "B14", "C9"):
-        assert judge_claim(results, claim).verdict == "not measured"
-
-
-@pytest.mark.parametrize(
-    ("name", "about"),
-    [
-        ("A8", {"jittor"}),
-        ("B2 memory", {"torch"}),  # of the first chapter, which is PyTorch's
-        ("B9 memory", {"torch", "jittor"}),
-    ],
-)
-def test_frameworks_that_a_place_is_not_about_are_only_shown(name, about):
-    (claim,) = REGISTRY.select([name])
-    assert list_frameworks(claim.deciding) == about
-    assert list_frameworks(claim.informational) >= set(FRAMEWORKS) - about
-
-
-def list_frameworks(measurements: Iterable[Measurement]) -> set[str]:
-    """Return the frameworks of the cases that are compared."""
-    frameworks = set()
-    for measurement in measurements:
-        frameworks |= {ref.framework for ref in measurement.measure.refs}
-    return frameworks
 
 
 def test_the_ledger_is_a_data_frame():

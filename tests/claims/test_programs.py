@@ -22,7 +22,6 @@ from framebench.claims.run import find_missing
 from framebench.claims.store import MachineResults
 from framebench.devices.releases.reported import Reported
 from framebench.engine.environments import Environment
-from framebench.records import store
 from tests.claims.claim_records import judge_claim, put_numbers
 from tests.devices.fake_predictions import make_interval
 from tests.processes import list_processes, run_inside
@@ -96,14 +95,6 @@ def test_a_claim_about_a_processor_is_judged_by_the_results_of_such_processors(r
     add(0.8, "m", 4, ["amx_bf16"])
     entry = judge_claim(results, "R13")
     assert (entry.value, entry.lines[0].number) == (0.8, "80.0 %")
-
-
-def test_a_bad_result_is_named_and_skipped(results):
-    file = claim_programs.find_file(results, "m")
-    file.parent.mkdir(parents=True)
-    file.write_text('{"probe": 1}\n')
-    with pytest.warns(store.RecordWarning, match=r"m\.jsonl:1: not a framebench record"):
-        assert judge_claim(results, "B16").verdict == "not measured"
 
 
 def test_amounts_have_students_interval_and_counts_their_range():

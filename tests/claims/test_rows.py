@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from framebench.claims.claim import Claim
-from framebench.claims.measures import ProgramMeasure, Ref, read_ref
+from framebench.claims.measures import ProgramMeasure
 from framebench.claims.registry import REGISTRY
 from framebench.claims.rows import FOLDER, make_measurements, read_source
 from framebench.strategies.strategy import AlwaysOn
@@ -46,22 +46,6 @@ def test_every_row_stands_for_a_case_that_exists(file):
     for claim in tomllib.loads(file.read_text())["claim"]:
         for row in (*claim.get("deciding", ()), *claim.get("informational", ())):
             assert make_measurements(**{"expect": claim.get("expect"), **row}), (claim["id"], row)
-
-
-@pytest.mark.parametrize(
-    ("text", "ref"),
-    [
-        (
-            "train/amp_bf16+checkpoint@-2",
-            Ref("resnet50", "jax", "train", "amp_bf16+checkpoint", shift=-2),
-        ),
-        ("train/ddp@x2", Ref("resnet50", "jax", "train", "ddp", ranks=2)),
-        ("train/fp32@b16", Ref("resnet50", "jax", "train", "fp32", batch=16)),
-        ("unet3d/torch/eval/no_grad", Ref("unet3d", "torch", "eval", "no_grad")),
-    ],
-)
-def test_a_row_names_cases_in_any_size(text, ref):
-    assert read_ref(text, "resnet50", "jax") == ref
 
 
 @pytest.mark.parametrize(

@@ -50,11 +50,6 @@ def test_every_command_of_a_document_is_one(document):
         assert parse_command(arguments) == "", arguments
 
 
-def test_commands_are_found_in_the_readme():
-    commands = [arguments[0] for arguments in find_commands((ROOT / "README.md").read_text())]
-    assert "try" in commands
-
-
 def test_a_wrong_command_would_be_found():
     assert "NoSuchOption" in parse_command(["advise", "--nonsense"])
     assert "no command" in parse_command(["advice"])

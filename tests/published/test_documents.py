@@ -46,12 +46,6 @@ def list_links(page: Path) -> list[str]:
     return [target for target in targets if not re.match(r"[a-z]+://", target)]
 
 
-def test_links_of_the_readme_are_found():
-    links = list_links(ROOT / "README.md")
-    assert any(link.startswith("docs/") for link in links)
-    assert any("#" in link for link in links)
-
-
 @each_page
 def test_links_lead_to_files_and_headings_that_exist(page):
     for target in list_links(page):

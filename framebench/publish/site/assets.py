@@ -15,10 +15,6 @@ DEFAULT = re.compile(r"(\w+) as default\b")
 TABLES, CHARTS = "datatables", "vega"
 
 
-class UnknownBundle(RuntimeError):
-    """A package has its script in an unknown form; the message says which package."""
-
-
 def write_assets(folder: Path) -> None:
     """Write DataTables with its style sheet, and Vega-Embed with Vega and Vega-Lite."""
     import vl_convert
@@ -26,7 +22,7 @@ def write_assets(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     bundle = resources.files("itables") / "html"
     module = (bundle / "dt_bundle.js").read_text(encoding="utf-8")
-    (folder / f"{TABLES}.js").write_text(convert_module(module, "DataTable"), encoding="utf-8")
+    (folder / f"{TABLES}.js").write_text(convert_module(module), encoding="utf-8")
     style = (bundle / "dt_bundle.css").read_text(encoding="utf-8")
     (folder / f"{TABLES}.css").write_text(style, encoding="utf-8")
     snippet = "window.vegaEmbed = vegaEmbed;"
@@ -34,17 +30,14 @@ def write_assets(folder: Path) -> None:
     (folder / f"{CHARTS}.js").write_text(f"(() => {{\n{script}\n}})();\n", encoding="utf-8")
 
 
-def convert_module(module: str, name: str) -> str:
-    """Return a module as a script that makes its default export the global variable `name`.
+def convert_module(module: str) -> str:
+    """Return a module as a script that makes its default export the global variable `DataTable`.
 
-    Raises UnknownBundle.
+    The module is that of the itables that requirements/site.txt pins.
     """
     exports = EXPORTS.search(module)
-    default = DEFAULT.search(exports[1]) if exports else None
-    if exports is None or default is None:
-        raise UnknownBundle(
-            "the bundle of DataTables in itables has no default export; pin the itables of "
-            "requirements/site.txt"
-        )
-    script = module[: exports.start()] + f"window.{name} = {default[1]};" + module[exports.end() :]
-    return f"(() => {{\n{script}\n}})();\n"
+    assert exports, "the bundle of itables has no exports"
+    default = DEFAULT.search(exports[1])
+    assert default, "the bundle of itables has no default export"
+    assigned = f"window.DataTable = {default[1]};"
+    return f"(() => {{\n{module[: exports.start()]}{assigned}{module[exports.end() :]}\n}})();\n"

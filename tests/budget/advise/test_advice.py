@@ -314,17 +314,6 @@ def test_needs_by_what_the_baseline_keeps_are_an_upper_bound(searched_baseline):
     assert offers["checkpoint"]["least_needs_bytes"] == pytest.approx(1.05 * MIB, rel=1e-6)
 
 
-def test_the_speed_of_the_next_smaller_timed_batch_is_used():
-    records = [
-        make_record("torch", "fp32", batch=4, step=1.0),
-        make_record("torch", "fp32", batch=8, step=1.0),
-    ]
-    (at_7,) = ask_advice(records, budget=MIB, batch=7).fitting
-    (at_12,) = ask_advice(records, budget=MIB, batch=12).fitting
-    assert at_7.speed.batch == 4
-    assert at_12.speed.batch == 8
-
-
 def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
     """`here` timed too few strategies, so the speeds are those of `elsewhere`. The peak of fp32 is
     still that of `here`.
@@ -386,18 +375,6 @@ def test_the_search_that_an_answer_suggests_repeats_the_options(batch):
     advice = ask_advice(measure_batches(4, 8), budget=30 * MIB, batch=batch)
     answer = show.describe_answer(advice, OPTIONS)
     assert f"`framebench max-batch 'transformer/torch/train/fp32/tiny'{OPTIONS}`" in answer
-
-
-def test_a_batch_near_the_measured_ones_is_predicted_without_a_condition():
-    """Twice the measured batch 8 needs 1.05 x 17 MiB."""
-    advice = ask_advice(measure_batches(2, 4, 8), budget=18 * MIB, batch=None)
-    (candidate,) = advice.fitting
-    assert candidate.case.batch == 16
-    assert not candidate.is_far
-    assert "predicted to fit at batch 16 (needs" in show.describe_answer(advice)
-    (table,) = show.make_tables(advice)
-    assert table.texts["batch"] == ["16"]
-    assert not any(show.NOT_STUDIED in note for note in table.notes)
 
 
 def test_speeds_without_calibration_are_marked_and_come_last():
@@ -487,16 +464,6 @@ def test_strategies_that_change_the_mathematics_are_listed_apart():
     _, apart = show.make_tables(advice, show_all=True)
     assert "another model" in apart.title
     assert "the last layer alone trained" in apart.markdown()
-
-
-def test_if_nothing_fits_the_closest_candidate_is_named():
-    records = [
-        make_record("torch", "fp32", batch=4, peak=5 * MIB),
-        make_record("torch", "fp32", batch=8, peak=9 * MIB),
-    ]
-    advice = ask_advice(records, budget=int(3.5 * MIB))
-    answer = show.describe_answer(advice)
-    assert answer.startswith("nothing fits. Closest: torch fp32 at batch 4 (needs 5.3 MiB)")
 
 
 @pytest.mark.parametrize(
