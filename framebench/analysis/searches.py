@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -16,7 +17,8 @@ from framebench.models.spec import USER_MODEL
 from framebench.records import store
 from framebench.records.record_base import parse_case
 from framebench.records.search import Fit, Probe
-from framebench.suite.case import Case
+from framebench.records.store import RecordWarning
+from framebench.suite.case import Case, UnknownCase
 
 # A process keeps as much as in searches that agree with its case in these fields. The first line
 # counts in which some search agrees.
@@ -29,8 +31,14 @@ SIMILAR = (
 
 def load_searches(results: Path) -> Iterator[Fit]:
     """Yield every readable search for a largest batch, by file; others give a RecordWarning."""
-    for _place, fit in store.read_answers(Fit, results / "fits"):
-        yield fit
+    for place, fit in store.read_answers(Fit, results / "fits"):
+        try:
+            parse_case(fit.case)  # raises if the id is not that of a case
+        except (UnknownCase, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            warnings.warn(f"skipped {place}: {reason}", RecordWarning, stacklevel=2)
+        else:
+            yield fit
 
 
 def get_framework_version(fit: Fit) -> str | None:

@@ -81,9 +81,9 @@ def claims(
 
     queries = ids or []
     other_size = None if size == DEFAULT_SIZE else size
-    options = format_options(size=other_size, machine=machine, device=device)
-    options += repeat_options(results)
-    chosen = choose_claims(queries, size, options)
+    choices = format_options(size=other_size, machine=machine, device=device)
+    options = repeat_options(results)
+    chosen = choose_claims(queries, size, f"{choices}{options}")
     if device:
         from framebench.claims.devices import find_device
 
@@ -111,7 +111,7 @@ def claims(
     if as_json:
         echo(json.dumps([ledger.as_json(entry) for entry in entries], indent=1))
     else:
-        print_entries(entries, queries, device, everything, options)
+        print_entries(entries, queries, device, everything, options, choices)
     end_command(succeeded=not failed)
 
 
@@ -152,12 +152,17 @@ def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, .
 
 
 def print_entries(
-    entries: list[Entry], queries: list[str], device: str, everything: bool, options: str
+    entries: list[Entry],
+    queries: list[str],
+    device: str,
+    everything: bool,
+    options: str,
+    choices: str,
 ) -> None:
     """Print some claims with their comparisons, and the others as a list for each machine.
 
     A single id, or the best claim that words find, is shown with its comparisons. `options` are
-    those that a suggested command has to repeat.
+    those that every suggested command has to repeat, `choices` those of `framebench claims` alone.
     """
     from framebench.claims.registry import ID
     from framebench.claims.search import find_subjects
@@ -171,10 +176,10 @@ def print_entries(
     subjects = find_subjects(" ".join(queries))
     for entry in answers:
         if everything:
-            make_detail(entry, device).terminal(out)
+            make_detail(entry, device, options).terminal(out)
         else:
-            make_answer(entry, device, options, subjects).terminal(out)
+            make_answer(entry, device, options, choices, subjects).terminal(out)
     listed = [entry for entry in entries if entry not in answers]
     for machine_entries in group_by(listed, lambda entry: entry.machine).values():
         for source_entries in split_by_source(machine_entries):
-            make_list(source_entries, options).terminal(out)
+            make_list(source_entries, f"{choices}{options}").terminal(out)

@@ -104,6 +104,13 @@ def select_usable(entry: Entry) -> list[Line]:
     return usable
 
 
+def has_gpu_verdict(entry: Entry, device: str) -> bool:
+    """Return whether a claim's verdict for a GPU rests on numbers of that GPU."""
+    if device == CPU or entry.verdict in ON_EVERY_DEVICE:
+        return False
+    return any(is_of_device(line, device) for line in select_usable(entry))
+
+
 def let_device_decide(lines: Sequence[Line], device: str) -> list[Line]:
     """Return the lines so that only those of a device decide; unchanged if it has none of them.
 

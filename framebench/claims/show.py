@@ -13,6 +13,7 @@ from framebench.analysis.results import Results
 from framebench.claims.devices import (
     describe_for_device,
     describe_for_subject,
+    has_gpu_verdict,
     is_of_device,
     let_device_decide,
 )
@@ -21,6 +22,7 @@ from framebench.claims.lines import Line
 from framebench.claims.rule import MEASURED, NOT_MEASURED
 from framebench.claims.search import FRAMEWORKS
 from framebench.claims.store import get_device
+from framebench.devices.catalog import BY_NAME
 from framebench.records import store
 from framebench.suite.case import FULL_SIZE, Case
 from framebench.suite.counting import format_count
@@ -182,12 +184,17 @@ def make_list(entries: Sequence[Entry], options: str = "") -> Table:
 
 
 def make_answer(
-    entry: Entry, device: str = "", options: str = "", subjects: Sequence[str] = ()
+    entry: Entry,
+    device: str = "",
+    options: str = "",
+    choices: str = "",
+    subjects: Sequence[str] = (),
 ) -> Table:
     """Return the verdict, for a device if one is named, and at most MOST_LINES measurements.
 
     What holds of the `subjects` comes first, the models and frameworks that the question named.
-    `options` are those that a suggested command has to repeat.
+    `options` are those that every suggested command has to repeat, `choices` those of `framebench
+    claims` alone.
     """
     lines = let_device_decide([line for line in entry.lines if line.value is not None], device)
     lines.sort(key=lambda line: (line.subjects.isdisjoint(subjects), *rank_line(line, device)))
@@ -198,8 +205,8 @@ def make_answer(
     if hidden_count:
         left_out = f"{format_count(hidden_count, 'more line')} and the remarks"
     return Table.of_text(
-        describe_answer(entry, device, subjects),
-        f"{left_out}: `framebench claims '{entry.name}' --all{options}`.",
+        describe_answer(entry, device, options, subjects),
+        f"{left_out}: `framebench claims '{entry.name}' --all{choices}{options}`.",
         LINE_COLUMNS[:-1],
         rows,
         machine=", ".join(list_machines([entry])),
@@ -222,8 +229,11 @@ def rank_line(line: Line, device: str) -> tuple[bool, ...]:
     )
 
 
-def make_detail(entry: Entry, device: str = "") -> Table:
-    """Return the answer, and all measurements of one claim, the deciding ones first."""
+def make_detail(entry: Entry, device: str = "", options: str = "") -> Table:
+    """Return the answer, and all measurements of one claim, the deciding ones first.
+
+    `options` are those that a suggested command has to repeat.
+    """
     holds = "yes" if entry.transfers_to_gpu else "no"
     caption = f"Does what a CPU shows hold on a GPU? {holds}: {entry.why}."
     reasons = " ".join(entry.reasons)
@@ -232,7 +242,7 @@ def make_detail(entry: Entry, device: str = "") -> Table:
     rows = [make_line_row(line) for line in deciding_first]
     remarks = [f"{line.name}: {line.remark}" for line in entry.lines if line.remark]
     return Table.of_text(
-        describe_answer(entry, device),
+        describe_answer(entry, device, options),
         f"{caption} {reasons}",
         LINE_COLUMNS,
         rows,
@@ -241,11 +251,14 @@ def make_detail(entry: Entry, device: str = "") -> Table:
     )
 
 
-def describe_answer(entry: Entry, device: str, subjects: Sequence[str] = ()) -> str:
-    """Return three lines: the verdict and what was claimed, the claim, and what to do.
+def describe_answer(
+    entry: Entry, device: str, options: str = "", subjects: Sequence[str] = ()
+) -> str:
+    """Return three or four lines: the verdict and what was claimed, the claim, and what to do.
 
-    With a `device` the verdict is the one for it; without one `device` is "". A line on each of the
-    `subjects` comes first, on frameworks if numbers are of several.
+    With a `device` the verdict is the one for it, and a fourth line may say how to predict it.
+    Without one `device` is "". A line on each of the `subjects` comes first,
+    on frameworks if numbers are of several.
     """
     if device:
         verdict = describe_for_device(entry, device)
@@ -265,7 +278,34 @@ def describe_answer(entry: Entry, device: str, subjects: Sequence[str] = ()) -> 
         f"{entry.name}: {entry.says}{place}",
         f"What to do: {entry.recommendation}",
     ]
+    command = suggest_prediction(entry, device)
+    if command and not has_gpu_verdict(entry, device):
+        lines.append(f"Predict it for {device}: {command}{options}")
     return "\n".join(lines)
+
+
+def suggest_prediction(entry: Entry, device: str) -> str:
+    """Return the command that predicts a claim's cases for a device, or "".
+
+    The two cases are written as one selector, `transformer/torch/train/{fp32,bf16}/b4/full`. There
+    is no command for a device that is not in the catalog, nor for a claim that no plan of two
+    cases decides.
+    """
+    devices = [name for name in BY_NAME if device and name.startswith(device)]
+    planned = [
+        line for line in entry.lines if line.planned and line.decides and len(line.cases) == 2
+    ]
+    if not devices or not planned:
+        return ""
+    base, candidate = planned[0].cases
+    fields = []
+    for base_field, candidate_field in zip(base.split("/"), candidate.split("/")):
+        if base_field == candidate_field:
+            fields.append(base_field)
+        else:
+            fields.append(f"{{{base_field},{candidate_field}}}")
+    selector = "/".join(fields)
+    return f"framebench predict '{selector}' --device {devices[0]}"
 
 
 def make_line_row(line: Line) -> tuple[str, ...]:

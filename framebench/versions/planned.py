@@ -23,13 +23,16 @@ from framebench.devices import catalog
 from framebench.devices.catalog import Device
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import (
+    count_workers,
     ensure_environment,
     find_cached,
     planned_for,
     select_cases,
+    sum_typical_seconds,
 )
 from framebench.devices.show import plan_with_progress
 from framebench.engine.environments import SetupError
+from framebench.engine.progress import format_duration
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 from framebench.suite.selectors import is_broad
@@ -210,7 +213,8 @@ def choose_cases(
     wanted = browsed if selectors else list_usual(framework)
     command = shlex.join(["framebench", "versions", "compare", base, change, *selectors])
     command += f" --device {device.name} --plan{repeat_options(results)}"
-    hint = f"{command} plans {format_count(len(wanted), 'case')}"
+    how_long = estimate_plans(wanted, (old, new), device, results)
+    hint = f"{command} plans {format_count(len(wanted), 'case')}{how_long}"
     if not cases and not cached:
         of_all = format_count(len(browsed), "case")
         fail(f"none of {of_all} has cached plans of {base} and {change}; {hint}", 2)
@@ -219,6 +223,21 @@ def choose_cases(
         of_all = f"{missing_count} of {format_count(len(browsed), 'case')}"
         say(f"{of_all} have no cached plans of both and are left out; {hint}")
     return [*cases, *cached]
+
+
+def estimate_plans(
+    cases: Sequence[Case], releases: Sequence[str], device: Device, results: Path
+) -> str:
+    """Return how long the plans take that releases have not cached, or "" if that is not known."""
+    total = 0.0
+    for release in releases:
+        cached = find_cached(cases, device, results, release)
+        missing = [case for case in cases if case not in cached]
+        seconds = sum_typical_seconds(missing, device, results)
+        if seconds is None:
+            return ""
+        total += seconds / count_workers(device)
+    return f" in about {format_duration(total)}"
 
 
 def select_supported(selectors: Sequence[str], framework: str) -> tuple[list[Case], int]:

@@ -48,6 +48,13 @@ def test_missing_cases_are_collected_once(results):
     assert not missing.pairs, "every block has the baseline, the eager step"
 
 
+def test_times_that_share_a_block_are_not_missing(results):
+    """B19 compares compiled with eager steps of three workloads; the Transformer's have blocks."""
+    add_blocks(results, [0.5] * 3)
+    missing = find_missing_here(results, "B19")
+    assert {case.workload for case in missing.timed} == {"resnet50", "unet3d"}
+
+
 def run_claims(*arguments: str, results: Path) -> Any:
     return CliRunner().invoke(app, ["claims", *arguments, "--results", str(results)])
 

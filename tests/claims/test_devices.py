@@ -91,6 +91,19 @@ def test_undecided_lines_of_the_readers_device_are_listed_as_similar(decided_on_
     )
 
 
+@pytest.mark.parametrize(
+    ("device", "names"),
+    [
+        ("cpu", ["float16/gpu", "bfloat16/cpu", "bfloat16/gpu"]),
+        ("", ["float16/gpu", "bfloat16/gpu", "bfloat16/cpu"]),
+    ],
+)
+def test_undecided_rows_of_the_readers_device_follow_those_behind_the_verdict(
+    device, names, decided_on_gpu
+):
+    assert make_answer(decided_on_gpu, device).texts["comparison"] == names
+
+
 def test_measured_and_planned_numbers_never_share_a_cell(entry):
     assert entry.measured == "-40.0 %"
     assert entry.planned == "-30.0 % (-35.0 to -25.0)"
@@ -128,6 +141,46 @@ def test_devices_are_found_by_their_beginning():
         find_device("a1000")
 
 
+PREDICT = (
+    "Predict it for a100: framebench predict 'transformer/torch/train/{fp32,compile}/b4/tiny' "
+    "--device a100-40gb"
+)
+
+
+def test_a_device_without_an_answer_gets_the_command_that_predicts_it(entry):
+    assert make_answer(entry, "a100").title.splitlines()[-1] == PREDICT
+
+
+def test_suggested_commands_repeat_the_options_that_they_take(entry):
+    answer = make_answer(entry, "a100", options=" --results mine", choices=" --size tiny")
+    assert answer.title.splitlines()[-1] == f"{PREDICT} --results mine", "it takes no --size"
+    assert " --all --size tiny --results mine" in answer.caption
+
+
+@pytest.mark.parametrize("device", ["h100-80gb", "cpu", pytest.param("", id="no device")])
+def test_a_prediction_is_suggested_only_for_a_device_without_an_answer(entry, device):
+    assert "Predict it" not in make_answer(entry, device).title
+
+
+def test_a_prediction_is_suggested_only_where_a_plan_would_decide(entry):
+    on_gpu, planned, on_cpu = entry.lines
+    without_plan = replace(entry, lines=(on_gpu,))
+    assert "Predict it" not in make_answer(without_plan, "a100").title
+    undecided_plan = replace(entry, lines=(on_gpu, replace(planned, decides=False), on_cpu))
+    assert "Predict it" not in make_answer(undecided_plan, "a100").title
+
+
+def test_an_answer_stands_under_the_gpu_whose_number_it_is(entry):
+    assert make_answer(entry, "a100").machine == "m, nvidia-h200"
+    _, planned, on_cpu = entry.lines
+    assert make_answer(replace(entry, lines=(planned, on_cpu))).machine == "m"
+
+
+def test_an_answer_begins_with_what_is_claimed_of_which_numbers(entry):
+    first_line, *_ = make_answer(entry, "a100").title.splitlines()
+    assert "Claimed: less (peak, compiled / eager)." in first_line
+
+
 def test_an_answer_is_the_verdict_and_at_most_six_lines(entry):
     on_gpu, _, _ = entry.lines
     answer = make_answer(replace(entry, lines=(on_gpu,) * 9))
@@ -162,3 +215,10 @@ def test_a_model_that_decides_nothing_has_no_verdict(two_models):
     assert similar == "resnet50: no verdict. Similar: resnet50/torch -30.0 % (-35.0 to -25.0)."
     none, *_ = make_answer(two_models, subjects=["unet3d"]).title.splitlines()
     assert none == "unet3d: no number of this claim is of it."
+
+
+def test_rows_of_the_model_that_was_asked_about_come_first(two_models):
+    on_gpu, of_resnet = [line.name for line in two_models.lines]
+    assert make_answer(two_models).texts["comparison"] == [on_gpu, of_resnet]
+    asked = make_answer(two_models, subjects=["resnet50"])
+    assert asked.texts["comparison"] == [of_resnet, on_gpu]

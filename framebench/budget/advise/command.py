@@ -380,7 +380,8 @@ def answer_from_records(
     try:
         advice = advise(rows_of_machines, question, recorded.searches)
     except NoRecords as error:
-        fail(f"{error}{suggest_measuring(error.selector, results)}", 1)
+        hints = suggest_prediction(question, results) + suggest_measuring(error.selector, results)
+        fail(f"{error}{hints}", 1)
     changes = []
     if current:
         changes = list_changes(advice, current, blocks_by_machine[advice.machine], results)
@@ -393,7 +394,7 @@ def answer_from_records(
         table.terminal(out)
     if question.shape is not None:
         say(f"{question.size}: taken for {describe_shape(question.shape)}")
-    for note in show.list_notes(advice, changes, show_all):
+    for note in show.list_notes(advice, changes, show_all, options):
         print_sentence(note)
     return bool(advice.fitting)
 
@@ -418,6 +419,24 @@ def list_changes(
         hint = suggest_measuring(selector, results)
         fail(f"no record says anything of {current} in {frameworks}{hint}", 1)
     return changes
+
+
+def suggest_prediction(question: Question, results: Path) -> str:
+    """Return the end of a message: the command that computes the least that a case can need.
+
+    It is "" for a model that is only described, and for a scenario without a baseline.
+    """
+    strategy = find_baseline(question.scenario)
+    if question.strategies and strategy not in question.strategies:
+        strategy = min(question.strategies)
+    if question.shape or not strategy:
+        return ""
+    base = spec.load_workload(question.workload).preset(question.size).base
+    case = question.make_case(question.frameworks[0], strategy, question.batch or base)
+    return (
+        f"; the least that it can need, without measuring: framebench predict {case.id}"
+        f"{repeat_options(results)}"
+    )
 
 
 def print_sentence(sentence: str) -> None:

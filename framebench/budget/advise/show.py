@@ -34,6 +34,7 @@ from framebench.models.spec import load_workload
 from framebench.suite.case import Case
 from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import describe_sample
+from framebench.suite.selectors import join_choice
 
 COLUMNS = {
     "framework": TableColumn("framework"),
@@ -474,11 +475,18 @@ def do_intervals_overlap(first: Row | None, second: Row | None) -> bool:
 
 
 def list_notes(
-    advice: BudgetAdvice, changes: Sequence[SuggestedChange], show_all: bool = False
+    advice: BudgetAdvice,
+    changes: Sequence[SuggestedChange],
+    show_all: bool = False,
+    options: str = "",
 ) -> Iterator[str]:
-    """Yield the sentences below the tables."""
+    """Yield the sentences below the tables.
+
+    `options` are those that a suggested command has to repeat.
+    """
+    question = advice.question
     for change in changes:
-        yield describe_change(change, advice.question.budget)
+        yield describe_change(change, question.budget)
     uncalibrated = [c for c in advice.fitting if c.speed and not is_calibrated(c.speed)]
     if uncalibrated:
         yield (
@@ -487,8 +495,12 @@ def list_notes(
         )
     never_measured = sorted({c.case.framework for c in advice.fitting if not c.peak.kept_bytes})
     if never_measured:
-        names = ", ".join(never_measured)
-        yield f"memory outside tensors was never measured for {names}: framebench max-batch does it"
+        text = f"memory outside tensors was never measured for {', '.join(never_measured)}"
+        if not question.shape:  # a model that is only described cannot be run
+            cases = f"{question.workload}/{join_choice(never_measured)}/{question.scenario}"
+            command = f"framebench max-batch '{cases}/*/*/{question.size}'{options}"
+            text += f": `{command}` measures it under a limit"
+        yield text
     rows = [candidate.evidence for candidate in advice.candidates]
     lenders = describe_lenders(row.kept_lender for row in rows)
     if lenders:

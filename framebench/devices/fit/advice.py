@@ -321,4 +321,11 @@ def search_over_ranks(
         f"'{named}/b{ranks}x{ranks}/{size}' --device {device_name}"
         f"{repeat_options(results, budget)}"
     )
+    if question.strategy is None:
+        first = cases[0]
+        example = f"{workload}/{first.framework}/{scenario}/amp_bf16+{first.strategy}"
+        say(
+            "using strategies over ranks, and checkpointing with those that divide everything; "
+            f"name other combinations, such as '{example}'"
+        )
     return search_on_device(cases, left_out, device_name, budget, results, as_json)

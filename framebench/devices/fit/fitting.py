@@ -23,6 +23,8 @@ from framebench.devices.plans.planned import Planned
 from framebench.suite.case import Case
 
 MOST_SAMPLES = 2**16  # in a batch
+# What fits and needs more than this share of the memory says how little is left.
+TIGHT_SHARE = 0.9
 # A search on one device begins at so many times the smallest batch: at fewer, what the pool takes
 # at once hides how the memory grows. Over ranks, where a model is large and a plan takes minutes,
 # it begins at the smallest, which tells whether any batch fits.
@@ -33,9 +35,12 @@ FIRST_LEAP, LEAP = 1024, 4
 MOST_PLANS = 10  # of a search; three are enough where the memory grows along a line
 # A search ends with so many failures: another plan would likely fail, too, or take too long.
 MOST_FAILURES = 2
+# Sizes are on a plateau if they grow by less than this part of what the batch grows by.
+PLATEAU_GROWTH = 0.5
 # A bracket is narrow if it leaves the largest batch open by less than this part of the share by
 # which predictions were too low: to know it more closely would tell no more of a GPU.
 NARROW_SHARE = 0.5
+NEAR = 0.9  # a batch of more than this share of another one is near to it
 # parts of a prediction that no batch changes, of a plan and of a simulation
 FIXED_PARTS = ("arguments", "weights", "optimizer_states")
 
@@ -110,7 +115,7 @@ class FitAssessment:
         """Return whether it fits in words."""
         if self.fits:
             by_bound = " by its upper bound" if self.bytes is None else ""
-            return f"fits{by_bound}{self.describe_doubt()}"
+            return f"fits{by_bound}{self.describe_margin()}{self.describe_doubt()}"
         if self.fits is False:
             return f"does not fit{self.describe_doubt()}"
         if self.failure is not None:
@@ -122,6 +127,21 @@ class FitAssessment:
         if margin >= 0:
             return f"fits if the prediction is at most {margin:.1%} low{self.describe_doubt()}"
         return f"fits only if the prediction is {-margin:.1%} high{self.describe_doubt()}"
+
+    @property
+    def is_tight(self) -> bool:
+        """Return whether it fits, and leaves little of the memory for what is not predicted."""
+        return bool(self.fits) and (self.needs or 0) > TIGHT_SHARE * self.memory
+
+    def describe_margin(self) -> str:
+        """Return what is left of the memory where that is little, and the error that is allowed."""
+        if not self.is_tight or self.needs is None:
+            return ""
+        text = f" with {1 - self.needs / self.memory:.1%} to spare"
+        interval = self.planned.error_interval
+        if interval.is_judged:
+            text += f", if the prediction is at most {interval.high:.1%} low"
+        return text
 
     def describe_doubt(self) -> str:
         """Return that the error is not judged, or "" if it is, or no prediction decides."""
@@ -204,9 +224,19 @@ class PredictedBatchSearch:
         return MOST_SAMPLES // self.case.batch * self.case.batch
 
     @property
+    def has_ended(self) -> bool:
+        """Return whether no batch is to be predicted any more."""
+        return self.next() is None
+
+    @property
     def has_answer(self) -> bool:
         """Return whether a batch is known to fit, or the search has ended without one."""
-        return self.largest_fitting > 0 or self.next() is None
+        return self.largest_fitting > 0 or self.has_ended
+
+    @property
+    def most_plans_left(self) -> int:
+        """Return how many more batches may have to be predicted."""
+        return 0 if self.has_ended else MOST_PLANS - len(self.planned)
 
     def next(self) -> Case | None:
         """Return the case to predict next, or None if the search has ended."""
@@ -243,7 +273,7 @@ class PredictedBatchSearch:
         estimate = self.extrapolate_linearly()
         if above is not None and estimate >= fitting + step:
             leads_beyond_failure = estimate >= above and self.has_failed(above)
-            if leads_beyond_failure or self.was_last_plan_of_little_use():
+            if leads_beyond_failure or self.has_plateau() or self.was_last_plan_of_little_use():
                 estimate = float((fitting * above) ** 0.5)
         return max(fitting + step, min(int(estimate // step) * step, most))
 
@@ -263,13 +293,22 @@ class PredictedBatchSearch:
         """Return the batch at which a line through predicted sizes meets the limit.
 
         The line goes through the two largest batches up to `smallest_above`. Where no batch is
-        known not to fit, the result is no farther than one leap.
+        known not to fit, the result is no farther than one leap. On a plateau the line goes through
+        batch 0 instead: the compiler recomputes more for a larger batch, up to where that helps no
+        more.
         """
         above = self.smallest_above
         sizes = self.list_sizes(above or self.largest_fitting)
         leap = LEAP if len(sizes) > 2 else FIRST_LEAP
         farthest = above or leap * self.largest_fitting
-        (lower_batch, lower_bytes), (upper_batch, upper_bytes) = sizes[-2:]
+        batch_0 = sizes[0]
+        upper_batch, upper_bytes = sizes.pop()
+        if above is None:
+            if self.has_plateau():
+                sizes = [batch_0]
+            # two batches that are near to each other may have the same segments
+            sizes = [size for size in sizes if size[0] <= NEAR * upper_batch]
+        lower_batch, lower_bytes = sizes[-1]
         slope = (upper_bytes - lower_bytes) / (upper_batch - lower_batch)
         if slope <= 0:
             return farthest
@@ -294,6 +333,18 @@ class PredictedBatchSearch:
             if size is not None and batch <= largest:
                 sizes.append((batch, size))
         return sizes
+
+    def has_plateau(self) -> bool:
+        """Return whether the two largest batches that fit need nearly the same memory.
+
+        XLA recomputes values to stay within its pool.
+        """
+        (_, fixed), *fitting = self.list_sizes(self.largest_fitting)
+        if len(fitting) < 2:
+            return False
+        (lower_batch, lower_bytes), (upper_batch, upper_bytes) = fitting[-2:]
+        proportional = (lower_bytes - fixed) * (upper_batch / lower_batch - 1)
+        return upper_bytes - lower_bytes < PLATEAU_GROWTH * proportional
 
     def was_last_plan_of_little_use(self) -> bool:
         """Return whether the last plan left more than half of the bracket, as a logarithm."""

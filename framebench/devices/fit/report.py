@@ -109,7 +109,7 @@ def show_assessments(
             say(f"- {reason}")
     else:
         if is_interrupted:
-            sentence = f"Interrupted; so far {describe_counts(assessments, wrong)}"
+            sentence = describe_interruption(assessments, batch, wrong)
         else:
             sentence = write_sentence(assessments, batch, wrong)
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -160,7 +160,23 @@ def write_sentence(
         groups = group_by_precision(offers) if is_mixed else {"": offers}
         texts = [prefix + describe_best(group, by_batch) for prefix, group in groups.items()]
         sentences.append(f"{TITLES[framework]} {verb} {', and '.join(texts)}.")
+    if any(assessment.is_tight for assessment in best.values()):
+        sentences.append(f"Little memory is left, and these are not predicted: {NOT_PREDICTED}.")
     return " ".join(sentences)
+
+
+def describe_interruption(
+    assessments: Sequence[FitAssessment], batch: int | None, wrong: Collection[Case]
+) -> str:
+    """Return in words what was known at an interruption, which does not tell the best.
+
+    `batch` is the requested one; None if the largest of each strategy was searched for.
+    """
+    unknown = "fits the largest batch" if batch is None else "needs least"
+    return (
+        f"Interrupted; so far {describe_counts(assessments, wrong)} Which strategy {unknown} is "
+        "not known yet."
+    )
 
 
 def describe_counts(assessments: Sequence[FitAssessment], wrong: Collection[Case]) -> str:

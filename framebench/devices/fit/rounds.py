@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from framebench.cli.shared import say, show_progress
 from framebench.devices.catalog import Device
-from framebench.devices.fit.fitting import MOST_PLANS, PredictedBatchSearch
+from framebench.devices.fit.fitting import PredictedBatchSearch
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.process import Planners
 from framebench.engine.environments import Environment
+from framebench.engine.progress import format_duration
 from framebench.suite.case import Case
 
 
@@ -21,13 +24,18 @@ class SearchRounds:
     A round ends with its last plan, so a worker without a case waits for the others.
     """
 
-    def __init__(self, searches: Sequence[PredictedBatchSearch]) -> None:
-        """Begin before the first round."""
+    def __init__(self, searches: Sequence[PredictedBatchSearch], at_once: int) -> None:
+        """Begin before the first round; `at_once` cases are planned next to each other."""
         self.searches = searches
+        self.at_once = at_once
+        self.begun_at = datetime.now(UTC)
         self.round = 0
+        self.most_rounds = max(search.most_plans_left for search in searches)
         self.round_size = 0  # cases of this round
         self.failed = 0  # of this round
         self.waiting: dict[Case, PredictedBatchSearch] = {}  # those without a prediction yet
+        # of each plan made now, by framework: none where all so far are cached
+        self.seconds: dict[str, list[float]] = {}
 
     def begin(self) -> list[Case]:
         """Begin a round, and return its cases; none if all searches have ended."""
@@ -50,13 +58,39 @@ class SearchRounds:
         search = self.waiting.pop(case)
         search.planned[case.batch] = planned
         self.failed += planned.outcome == "failed"
+        made_now = self.seconds.setdefault(planned.framework, [])
+        if planned.origin.planned_at >= self.begun_at:
+            made_now.append(planned.origin.wall_s)
         return search
 
+    def estimate_seconds_left(self) -> float | None:
+        """Return about how long the searches may still take, if each needs its most plans.
+
+        A plan counts as the mean of its framework's plans so far, and as nothing where these were
+        cached. Returns None as long as a framework has no plan, which may take much longer than
+        another's, and as long as all plans were cached.
+        """
+        left = []  # seconds of each search, whose plans are made one after the other
+        for search in self.searches:
+            framework = search.case.framework
+            if framework not in self.seconds:
+                return None
+            mean = statistics.mean(self.seconds[framework] or [0.0])
+            left.append(search.most_plans_left * mean)
+        if not any(self.seconds.values()):
+            return None
+        return max(sum(left) / self.at_once, *left)
+
     def describe(self) -> str:
-        """Return how far the searches are."""
+        """Return how far the searches are, and about how long they may still take."""
         kept = self.round_size - len(self.waiting) - self.failed
-        text = f"round {self.round} of at most {MOST_PLANS}: {kept} of {self.round_size} planned"
-        return f"{text}, {self.failed} failed" if self.failed else text
+        text = (
+            f"round {self.round} of at most {self.most_rounds}: {kept} of {self.round_size} planned"
+        )
+        if self.failed:
+            text += f", {self.failed} failed"
+        seconds = self.estimate_seconds_left()
+        return text if seconds is None else f"{text}, up to about {format_duration(seconds)} left"
 
 
 def run_rounds(
@@ -75,10 +109,11 @@ def run_rounds(
         results: The folder of cached predictions.
         environment: The environment of the planner; None takes the pinned one.
     """
-    rounds = SearchRounds(searches)
+    count = planning.count_workers(device)
+    rounds = SearchRounds(searches, count)
     has_fit = False
     # planners are kept from round to round: to import a framework takes longer than many plans
-    with show_progress(device.title) as show, Planners(planning.count_workers(device)) as planners:
+    with show_progress(device.title) as show, Planners(count) as planners:
 
         def keep(planned: Planned) -> None:
             nonlocal has_fit

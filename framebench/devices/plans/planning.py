@@ -6,12 +6,13 @@ import contextlib
 import dataclasses
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pydantic import ValidationError
@@ -34,13 +35,13 @@ from framebench.engine import environments, releases
 from framebench.engine.children import CHILDREN
 from framebench.engine.environments import Environment, Say, SetupError
 from framebench.engine.interrupts import interrupt_on_ending_signals
+from framebench.engine.progress import format_duration
 from framebench.models import spec
 from framebench.ranks.cases import match_cases, parse_rank_case
 from framebench.records import provenance
 from framebench.records.pins import REQUIREMENTS, find_pinned_version, read_pins
 from framebench.suite import hypothetical
 from framebench.suite.case import FULL_SIZE, Case, UnknownCase
-from framebench.suite.counting import format_count
 from framebench.suite.selectors import BRACES, asks_for_ranks, expand_braces, select
 from framebench.suite.sequences import drop_duplicates, group_by
 
@@ -65,7 +66,10 @@ def select_cases(selector: str) -> list[Case]:
     the size of a published model: the smaller ones are for measurements on a CPU.
     """
     if BRACES.search(selector):
-        return drop_duplicates(chain.from_iterable(map(select_cases, expand_braces(selector))))
+        cases = []
+        for one in expand_braces(selector):
+            cases += select_cases(one)
+        return drop_duplicates(cases)
     is_over_ranks = asks_for_ranks(selector)
     size = selector.rsplit("/", 1)[-1]
     if is_over_ranks and spec.DESCRIBED.fullmatch(size):
@@ -176,9 +180,7 @@ def plan_all(
     workers = count_workers(device)
     to_plan = [case for case in missing if not explain_unpredictable_on_device(case, device)]
     if to_plan and announce:
-        at_once = min(workers, len(to_plan))
-        count = f"{len(to_plan)} of {format_count(len(cases), 'case')}"
-        say(f"planning {count} for {device.title}, {at_once} at once: seconds to minutes each")
+        say(describe_plans(to_plan, len(cases), device, workers, results))
     ready = {} if environment else ensure_environments(to_plan, device, version, say)
     folder = store.choose_writable_folder(results)
     with (
@@ -236,6 +238,46 @@ def ensure_environments(
         except SetupError as error:
             ready[framework] = error
     return ready
+
+
+def describe_plans(
+    missing: Sequence[Case], count: int, device: Device, workers: int, results: Path
+) -> str:
+    """Return what is planned now of so many cases, how many at once, and about how long it takes.
+
+    `missing` has those without a cached prediction, at least one.
+    """
+    at_once = min(workers, len(missing))
+    how_long = "seconds to minutes each"
+    seconds = sum_typical_seconds(missing, device, results)
+    if seconds is not None:
+        how_long = f"about {format_duration(seconds / at_once)}, as long as earlier ones took"
+    if count == 1:
+        return f"planning {missing[0].id} for {device.title}: {how_long.removesuffix(' each')}"
+    return (
+        f"planning {len(missing)} of {count} cases for {device.title}, {at_once} at once: "
+        f"{how_long}"
+    )
+
+
+def sum_typical_seconds(cases: Iterable[Case], device: Device, results: Path) -> float | None:
+    """Return how long plans of these cases take, one after the other, if each takes the median.
+
+    The median is that of a framework's cached predictions for the device, by any release. Returns
+    None if a framework has none.
+    """
+    total = 0.0
+    for framework, count in Counter(case.framework for case in cases).items():
+        times = []
+        for root in store.list_folders(results):
+            pattern = store.find_file(root, device.name, framework, "*")
+            for file in sorted(pattern.parent.glob(pattern.name)):
+                answered = [one for one in store.read(file).values() if one.has_answer]
+                times += [one.origin.wall_s for one in answered]
+        if not times:
+            return None
+        total += count * median(times)
+    return total
 
 
 def planned_for(

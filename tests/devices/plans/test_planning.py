@@ -28,7 +28,7 @@ from framebench.engine.environments import Environment, SetupError
 from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
 from tests.callbacks import ignore
-from tests.devices.fake_predictions import CASE, MIB, PARTS
+from tests.devices.fake_predictions import CASE, MIB, PARTS, make_origin, make_planned
 from tests.processes import framebench, read_json
 
 H100 = find("h100-80gb")
@@ -119,8 +119,21 @@ def test_what_is_planned_now_is_said_first(tmp_path, fake_planner):
     said = []
     for _ in range(2):  # the second time it is cached
         planning.plan_all([Case.from_id(CASE)], H100, tmp_path, said.append)
+    assert said == [f"planning {CASE} for {H100.title}: seconds to minutes"]
+
+
+def test_new_plans_are_expected_to_take_as_long_as_earlier_ones(tmp_path, fake_planner):
+    fake_planner(ANSWER)
+    for version, wall_s in (("0.9.0", 20.0), ("0.9.1", 300.0), ("0.9.2", 400.0)):
+        earlier = make_planned(framework_version=version, origin=make_origin(wall_s=wall_s))
+        store.write(tmp_path, earlier, ignore)
+    said = []
+    cases = [Case.from_id(CASE), Case.from_id(OTHER)]
+
+    planning.plan_all(cases, H100, tmp_path, said.append)
+
     (announced,) = said
-    assert announced.startswith(f"planning 1 of 1 case for {H100.title}")
+    assert announced.startswith(f"planning 2 of 2 cases for {H100.title}, 2 at once: about 5 min")
 
 
 @pytest.mark.parametrize("selector", ["transformer/jax/train/fp32/b8", "transformer/jax"])
