@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import chain, groupby
+from itertools import chain
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -61,8 +61,7 @@ def figures(results: Results, _machines: Iterable[str]) -> Iterator[FigureReques
     A framework's case is that of its newest release.
     """
     explanations = select_newest_version(load_explanations(results.root))
-    explanations = sorted(explanations, key=list_parts_but_framework)
-    for parts, group in groupby(explanations, list_parts_but_framework):
+    for parts, group in sorted(group_by(explanations, list_parts_but_framework).items()):
         workload, scenario, strategy, batch, size = parts
         moments = tabulate_moments(group)
         if moments["framework"].nunique() > 1:

@@ -12,6 +12,8 @@ import jax.monitoring
 from framebench.growth.leak_report import CompiledProgram, StorageTracker, find_caller
 from framebench.growth.meters import Meter
 
+Tracker = StorageTracker  # one that knows nothing: arrays of JAX are objects of Python
+
 
 def make_byte_meters() -> dict[str, Meter]:
     """Return the meters of the arrays alive."""
@@ -42,11 +44,6 @@ def watch_compilations() -> list[CompiledProgram]:
 
     jax.monitoring.register_event_duration_secs_listener(add_program)
     return programs
-
-
-def make_tracker() -> StorageTracker:
-    """Return a tracker that knows nothing: arrays of JAX are objects of Python."""
-    return StorageTracker()
 
 
 def wait_for(result: Any) -> None:

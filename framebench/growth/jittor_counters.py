@@ -47,14 +47,6 @@ def watch_compilations() -> list[CompiledProgram]:
     return []
 
 
-def make_tracker() -> StorageTracker:
-    """Return a tracker of the arrays that only the graph of operations holds.
-
-    No object of Python holds them, so that they are in no list of Python's objects.
-    """
-    return GraphArrays()
-
-
 def watch_steps(end_step: Callable[[Any], None], kind_of_step: str) -> None:
     """Call `end_step` after each step of an optimizer."""
     post_step = jt.optim.Optimizer.post_step
@@ -102,6 +94,9 @@ class GraphArrays(StorageTracker):
                 user = find_operator(nodes, outputs[place])
                 arrays[address] = describe_array(variable, maker, user)
         return list(arrays.values())
+
+
+Tracker = GraphArrays  # for `worker.py`
 
 
 def describe_array(variable: re.Match[str], maker: str, user: str) -> LiveStorage:

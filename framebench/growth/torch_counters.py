@@ -70,11 +70,6 @@ def watch_compilations() -> list[CompiledProgram]:
     return []
 
 
-def make_tracker() -> StorageTracker:
-    """Return a tracker of all storages."""
-    return TorchStorages()
-
-
 def watch_steps(end_step: Callable[[Any], None], kind_of_step: str) -> None:
     """Call `end_step` after each step of an optimizer, or each pass of the outermost module."""
     if kind_of_step != FORWARD_PASSES:
@@ -188,6 +183,9 @@ class TorchStorages(TorchDispatchMode, StorageTracker):  # type: ignore[misc]  #
             return ""
         size = count_graph_nodes(thing)
         return f"with a graph of {size} operations: keep .item() or .detach() of it instead"
+
+
+Tracker = TorchStorages  # for `worker.py`
 
 
 def list_variables(frame: FrameType) -> list[tuple[str, torch.Tensor]]:

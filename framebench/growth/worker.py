@@ -95,7 +95,7 @@ class StepFollower:
             self.readings.take(self.steps_made - WARM_UP - 1)
         if self.steps_made == self.last_read_step:
             gc.unfreeze()
-            self.watch = LeakWatch(self.counters.make_tracker(), self.programs)
+            self.watch = LeakWatch(self.counters.Tracker(), self.programs)
         elif self.steps_made == self.last_read_step + STEPS_PER_HALF:
             self.watch.begin_second_half()
         elif self.steps_made == self.steps_needed:

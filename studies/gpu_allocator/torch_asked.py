@@ -43,9 +43,9 @@ class Listener:
         self.found: list[tuple[int, Convolution, int]] = []
         self.ask, self.watched = cudnn.find_workspace_bytes, Watch.track_operator
 
-    def workspace(self, asked: Convolution, card: str) -> int:
+    def workspace(self, asked: Convolution, card: str, largest: bool) -> int:
         """In place of `cudnn.find_workspace_bytes`."""
-        self.asked.append((asked, self.ask(asked, card)))
+        self.asked.append((asked, self.ask(asked, card, largest)))
         return self.asked[-1][1]
 
     def ran(self, watch: Watch, operator: str, args: Any, out: Any) -> None:

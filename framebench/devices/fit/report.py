@@ -48,20 +48,17 @@ INCOMPLETE = (
     "fits at the upper end of the error, and what is beyond the second does not; a batch that is "
     "named, as in .../b512/full, is planned by itself"
 )
-# at one batch, which the title names, or at the largest batch of each strategy
-SHARE = SAVING
-BATCH = "batch"
 HEAD = (
     "framework",
     TableColumn("strategy", priority=ESSENTIAL),
-    SHARE,
+    SAVING,
     "in use MiB",
     "reserved MiB",
     TableColumn("needs MiB", priority=ESSENTIAL),
     TableColumn("of memory", priority=DETAIL),
     TableColumn("answer", priority=ESSENTIAL),
 )
-HEAD_BY_BATCH = tuple(BATCH if column == SHARE else column for column in HEAD)
+HEAD_BY_BATCH = (*HEAD[:2], "batch", *HEAD[3:])  # at the largest batch of each strategy
 FEW_ACTIVATIONS = 0.01  # of what is in use at a peak
 NOT_PREDICTED = "what other programs take, fragmentation over a long run, and speed"
 

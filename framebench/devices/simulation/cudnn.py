@@ -107,29 +107,21 @@ def read_version() -> str | None:
 
 
 @cache
-def find_workspace_bytes(question: Convolution, gpu: str) -> int:
+def find_workspace_bytes(question: Convolution, gpu: str, largest: bool = False) -> int:
     """Return the bytes of a convolution's workspace on a GPU. Raises Refused.
 
     Args:
         question: The convolution.
         gpu: The GPU as cuDNN itself describes it, in JSON.
+        largest: Whether to take the largest of all algorithms, in the place of the first. It is
+            taken while they are measured (`generate_and_filter_plans` in
+            ATen/native/cudnn/Conv_v8.cpp), and the fastest needs no more.
     """
-    for size in list_workspaces(question, gpu):
-        return size
-    raise Refused(f"cuDNN has no engine for {question}")
-
-
-@cache
-def find_largest_workspace_bytes(question: Convolution, gpu: str) -> int:
-    """Return the bytes of the largest workspace among the algorithms for a convolution.
-
-    It is taken while they are measured (`generate_and_filter_plans` in
-    ATen/native/cudnn/Conv_v8.cpp), and the fastest needs no more. Raises Refused.
-    """
-    sizes = list(list_workspaces(question, gpu))
-    if not sizes:
+    sizes = list_workspaces(question, gpu)
+    size = max(sizes, default=None) if largest else next(sizes, None)
+    if size is None:
         raise Refused(f"cuDNN has no engine for {question}")
-    return max(sizes)
+    return size
 
 
 def list_workspaces(question: Convolution, gpu: str) -> Iterator[int]:

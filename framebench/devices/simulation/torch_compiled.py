@@ -17,6 +17,7 @@ from torch.overrides import _pop_mode_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from framebench.devices.simulation.scope import MODES
+from framebench.devices.simulation.torch_device import do_nothing
 from framebench.devices.simulation.torch_watch import Watch
 
 REFUSED_OPTIONS = {
@@ -41,7 +42,9 @@ def make_compile(watch: Watch) -> Callable[..., Any]:
         if function is None:
             return lambda decorated: compile_function(decorated, **options)
         if getattr(function, "__module__", "").startswith("torchao.optim"):
-            return skip
+            # torchao compiles the update of each weight: its kernels write into the weight and its
+            # states, keep intermediate results in registers, and take no memory
+            return do_nothing
         obstacle = explain_refused_options(**options)
         if watch.ranks > 1:
             obstacle = "compiled steps of several GPUs are not simulated"
@@ -109,11 +112,3 @@ def explain_refused_options(
         if (options or {}).get(option):
             return f"torch.compile with the option {option!r} is not simulated: {why}"
     return None
-
-
-def skip(*_: Any, **__: Any) -> None:
-    """Do nothing in the place of an update of torchao's, which takes no memory.
-
-    torchao compiles the update of each weight. Its kernels write into the weight and its states,
-    and keep intermediate results in registers.
-    """

@@ -88,10 +88,7 @@ def find_workspace(
             torch.backends.cudnn.deterministic or torch.are_deterministic_algorithms_enabled()
         ),
     )
-    find = cudnn.find_workspace_bytes
-    if gpu.largest_workspaces:
-        find = cudnn.find_largest_workspace_bytes
-    size = find(question, gpu.description)
+    size = cudnn.find_workspace_bytes(question, gpu.description, gpu.largest_workspaces)
     return [size] if size else []
 
 

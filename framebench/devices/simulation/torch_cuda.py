@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any, NoReturn
 
 import torch
@@ -39,7 +39,7 @@ from framebench.devices.simulation.torch_device import (
     replace_attributes,
     take_place_of_cuda,
 )
-from framebench.devices.simulation.torch_gpu import CUDNN, GpuProperties
+from framebench.devices.simulation.torch_gpu import CUDNN
 from framebench.devices.simulation.torch_watch import Watch
 
 INSTALLED = Path(torch.__path__[0]).parent
@@ -171,7 +171,7 @@ class CudaAnswers:
         check_index(device)
         return self.gpu.capability
 
-    def get_device_properties(self, device: Any = None) -> GpuProperties:
+    def get_device_properties(self, device: Any = None) -> SimpleNamespace:
         check_index(device)
         return self.gpu.properties
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 
 from framebench.devices.catalog import Device
 
@@ -28,27 +29,6 @@ REGISTERS_PER_BLOCK = 65536
 
 
 @dataclass(frozen=True)
-class GpuProperties:
-    """What `torch.cuda.get_device_properties` returns; sizes are in bytes."""
-
-    name: str
-    major: int
-    minor: int
-    total_memory: int
-    multi_processor_count: int
-    max_threads_per_multi_processor: int
-    L2_cache_size: int
-    shared_memory_per_block_optin: int
-    shared_memory_per_multiprocessor: int
-    regs_per_multiprocessor: int
-    shared_memory_per_block: int = SHARED_MEMORY_PER_BLOCK
-    max_threads_per_block: int = MOST_THREADS
-    warp_size: int = WARP
-    is_integrated: int = 0
-    is_multi_gpu_board: int = 0
-
-
-@dataclass(frozen=True)
 class Gpu:
     """One GPU under one release of PyTorch."""
 
@@ -63,10 +43,10 @@ class Gpu:
         return self.device.compute_capability
 
     @property
-    def properties(self) -> GpuProperties:
-        """Return the GPU's figures from the catalog, under CUDA's names."""
+    def properties(self) -> SimpleNamespace:
+        """Return what `torch.cuda.get_device_properties` returns; sizes are in bytes."""
         major, minor = self.capability
-        return GpuProperties(
+        return SimpleNamespace(
             name=self.device.title,
             major=major,
             minor=minor,
@@ -77,6 +57,11 @@ class Gpu:
             shared_memory_per_block_optin=self.device.shared_memory_per_block,
             shared_memory_per_multiprocessor=self.device.shared_memory_per_core,
             regs_per_multiprocessor=self.device.registers_per_core,
+            shared_memory_per_block=SHARED_MEMORY_PER_BLOCK,
+            max_threads_per_block=MOST_THREADS,
+            warp_size=WARP,
+            is_integrated=0,
+            is_multi_gpu_board=0,
         )
 
     @cached_property

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 from unittest import mock
 
@@ -47,7 +47,7 @@ from framebench.devices.simulation.torch_device import (
     replace_attributes,
     take_place_of_cuda,
 )
-from framebench.devices.simulation.torch_gpu import Gpu, GpuProperties
+from framebench.devices.simulation.torch_gpu import Gpu
 
 SETTINGS = {  # of Inductor: nothing is cached, as the device is not here, and nothing is built
     "fx_graph_cache": False,
@@ -65,7 +65,7 @@ class SimulatedInterface(device_interface.DeviceInterface):
         """The interface of compiling processes to the GPU's properties; no such process runs."""
 
         @staticmethod
-        def get_device_properties(_: Any = None) -> GpuProperties:
+        def get_device_properties(_: Any = None) -> SimpleNamespace:
             return SimulatedInterface.gpu.properties
 
     set_device = synchronize = raise_if_triton_unavailable = staticmethod(do_nothing)

@@ -20,6 +20,7 @@ from framebench.adapters.torch import ranks_private as private
 from framebench.devices.simulation.torch_device import (
     NAME,
     Replacement,
+    do_nothing,
     register_backend,
     replace_attributes,
 )
@@ -40,7 +41,7 @@ def join_as_rank(rank: int, watch: Watch) -> Iterator[None]:
     init_replica = make_replica_init(DistributedDataParallel.__init__, watch)
     propagate = disable_modes(ShardingPropagator._propagate_tensor_meta_non_cached)
     replacements: list[Replacement] = [
-        (dist, "init_process_group", skip_init_process_group),
+        (dist, "init_process_group", do_nothing),  # the process is in a group already
         (DeviceMesh, "__init__", make_mesh_init(DeviceMesh.__init__)),
         (DistributedDataParallel, "__init__", init_replica),
         (ShardingPropagator, "_propagate_tensor_meta_non_cached", propagate),
@@ -50,10 +51,6 @@ def join_as_rank(rank: int, watch: Watch) -> Iterator[None]:
             yield
     finally:
         dist.destroy_process_group()
-
-
-def skip_init_process_group(*_: Any, **__: Any) -> None:
-    """Do nothing in the place of `init_process_group`: the process is in a group already."""
 
 
 def make_replica_init(init: Callable[..., None], watch: Watch) -> Callable[..., None]:
