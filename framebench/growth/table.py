@@ -65,14 +65,7 @@ class Slope(NamedTuple):
 
 
 def estimate_slope(readings: Sequence[int]) -> Slope:
-    """Return the slope of the readings: what a step adds to them.
-
-    Raises ValueError for fewer than four readings a segment.
-    """
-    if len(readings) < LEAST_STEPS:
-        raise ValueError(
-            f"{len(readings)} readings are too few for {SEGMENTS} segments; at least {LEAST_STEPS}"
-        )
+    """Return what a step adds to the readings, of which there are LEAST_STEPS or more."""
     length = len(readings) // SEGMENTS
     # those before are no whole segment
     newest = np.asarray(readings[-length * SEGMENTS :], dtype=float)

@@ -65,12 +65,6 @@ def test_needs_are_reserved_memory_with_context_and_error(simulated):
     assert linear["needs"] == needs < 24 * GiB
 
 
-def test_expandable_segments_reserve_no_more(simulated):
-    fixed, expandable = simulated["make_linear_step"], simulated["expandable segments"]
-    assert expandable["allocated"] == fixed["allocated"]
-    assert expandable["reserved"] <= fixed["reserved"]
-
-
 @pytest.mark.parametrize(
     ("step", "kind"),
     [

@@ -320,13 +320,6 @@ def test_explain_writes_json_and_a_figure(tmp_path):
     assert texts >= kinds | {f"{explanation.peak.bytes / 2**20:.2f} MiB", "blocks.*.fc* (4)"}
 
 
-def test_explain_leaves_nothing_in_the_results(tmp_path, monkeypatch):
-    monkeypatch.setattr(measure, "explain", lambda *arguments: explain_case(EXPLAINED))
-    results = tmp_path / "results"
-    framebench("explain", EXPLAINED, results=results, code=0)
-    assert not results.exists()
-
-
 def test_explain_does_not_disturb_a_measurement(tmp_path):
     with lock_results(tmp_path):
         done = framebench("explain", EXPLAINED, results=tmp_path, code=2)

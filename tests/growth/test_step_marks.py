@@ -27,10 +27,8 @@ def write_script(folder: Path, code: str) -> str:
     ("framework", "code", "functions", "what"),
     [
         ("torch", "optimizer = torch.optim.SGD([])", set(), STEPS_OF_OPTIMIZER),
-        ("torch", "from transformers import Trainer", set(), STEPS_OF_OPTIMIZER),
         ("torch", "with torch.no_grad():\n    model(x)", set(), FORWARD_PASSES),
         ("jittor", "optimizer.step(loss)", set(), STEPS_OF_OPTIMIZER),
-        ("jax", "@jax.jit\ndef f(x):\n    return x", {"f"}, "calls of f()"),
         ("jax", "@partial(jax.jit, donate_argnums=0)\ndef f(x): ...", {"f"}, "calls of f()"),
         ("jax", "@nnx.jit\ndef f(x): ...", {"f"}, "calls of f()"),
         ("jax", "f = jax.jit(g, donate_argnums=0)", {"f"}, "calls of f()"),

@@ -44,7 +44,6 @@ def reached(monkeypatch) -> list[Case]:
 @pytest.mark.parametrize(
     ("arguments", "size"),
     [
-        (("advise", f"{TRAINING}/fsdp/b8", "--parameters", "7B", "--ranks", "4"), "7B"),
         (("advise", "transformer/*/train", "--ranks", "3", "--budget", "1GiB"), "cpu"),
         (("advise", f"{TRAINING}/fsdp", "--budget", "1GiB"), "cpu"),
         (("advise", f"{TRAINING}/fsdp", "--device", "a100-80gb"), "full"),
@@ -73,10 +72,6 @@ def test_a_suggested_command_reaches_the_cases_that_were_asked_about(arguments, 
             "fsdp/b8x4/1.3B",
         ),
         (
-            ("advise", f"{TRAINING}/checkpoint+fsdp/b4x4/7B", "--device", "a100-80gb"),
-            "checkpoint+fsdp/b4x4/7B",
-        ),
-        (
             ("advise", f"{TRAINING}/checkpoint+fsdp/b4x2", "--budget", "1GiB"),
             "checkpoint+fsdp/b4x2/cpu",
         ),
@@ -91,14 +86,6 @@ def test_described_sizes_and_combinations_are_asked_over_ranks(arguments, case, 
     done = framebench(*arguments)
     assert done.returncode != USAGE_ERROR, done.stderr
     assert [one.id for one in reached] == [f"{TRAINING}/{case}"]
-
-
-def test_a_described_model_over_ranks_is_searched_for_its_largest_batch(reached):
-    described = ("--parameters", "7B", "--sequence", "2048")
-    done = framebench("advise", TRAINING, *described, "--ranks", "4", "--device", "a100-80gb")
-    assert done.returncode != USAGE_ERROR, done.stderr
-    assert {case.size for case in reached} == {"7B-s2048"}
-    assert {case.ranks for case in reached} == {4}
 
 
 def test_a_size_that_contradicts_the_parameters_is_refused_over_ranks(reached):

@@ -283,12 +283,6 @@ def test_a_suggested_command_has_the_options_that_were_given(fake_needs, questio
         assert suggestion.endswith(f"{' '.join(GPU)} --budget 30720MiB --results {tmp_path}")
 
 
-def test_the_strategy_that_needs_least_is_named_if_nothing_fits(fake_needs):
-    fake_needs(need_by_strategy({"checkpoint": 90 * GIB}, otherwise=100 * GIB))
-    done = framebench("advise", "transformer/torch/train/*/b8/full", *GPU, code=1)
-    assert "PyTorch needs least with checkpoint: 100,875.9 MiB" in done.stdout
-
-
 def test_ranks_of_a_case_are_part_of_it_or_an_option(fake_needs):
     planned_cases = fake_needs(need_a_gib_per_sample)
     done = framebench("advise", "transformer/torch/train/fsdp*/b8x8/full", *GPU, code=0)
@@ -442,23 +436,6 @@ def test_the_note_on_cudnns_workspaces_is_shown_only_where_cudnn_computes(change
     (shown,) = tabulate_cases([prediction], find(GPU[1])).notes[:1]
     assert ("workspaces of convolutions" in shown) == is_noted
     assert "handles of libraries" in shown
-
-
-def test_strategies_that_could_not_be_predicted_are_counted(monkeypatch):
-    allow_error(monkeypatch, 0.5)
-    compiled = "transformer/torch/train/compile/b8/full"
-    predictions = [
-        make_simulated("fp32", 1000),
-        make_simulated("checkpoint", 39 * 1024),  # may fit into 39.4 GiB: it has a prediction
-        make_unplanned("not planned", case=compiled, framework="torch", source=None),
-    ]
-    assessments = []
-    for prediction in predictions:
-        assessments.append(FitAssessment(parse(prediction.case), prediction, find(GPU[1])))
-    assert assessments[1].fits is None
-    sentence = report.write_sentence(assessments, batch=8, wrong=())
-    assert sentence.startswith("1 of 3 strategies fit ")
-    assert "1 strategy could not be predicted." in sentence
 
 
 @pytest.mark.parametrize(

@@ -456,7 +456,6 @@ def simulate_on_a100(make_step, **options):
 
 answers = {make_step.__name__: simulate_on_a100(make_step) for make_step in STEPS}
 answers |= {
-    "expandable segments": simulate_on_a100(make_linear_step, expandable_segments=True),
     "no element chosen": simulate_on_a100(make_choosing_step, chosen="none"),
     "all elements chosen": simulate_on_a100(make_choosing_step, chosen="all"),
     "shortest texts": simulate_on_a100(make_unsized_step, chosen="none"),

@@ -100,12 +100,6 @@ ERRORS = {
         None,
         "XLA refuses for want of memory",
     ),
-    "RESOURCE_EXHAUSTED: Allocation (size=107374182400) would exceed memory (size=17179869184) :: "
-    "#allocation7 [shape = 'u8[327680,327680]{1,0}', space=hbm, size = 0xffffffffffffffff]": (
-        "refused",
-        100 * 2**30,
-        "one buffer alone has 100.00 GiB at compile time, of 16.00 GiB",
-    ),
     # memory on the chip, which one kernel needs: no smaller batch need help
     "RESOURCE_EXHAUSTED: Allocation (size=134217728) would exceed memory (size=67108864) :: "
     "#allocation25 [shape = 'u8[134217728]{0}', space=vmem, size = 0x8000000]": (

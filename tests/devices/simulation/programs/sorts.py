@@ -54,8 +54,6 @@ REQUESTS = {
     "columns": list(torch_sorts.sort((make(8192, 64), 0), GPU)),
     "parts of rows": list(torch_sorts.sort((make(64, 16384)[:, :8192],), GPU)),
     "the best 8,192 of two columns": list(torch_sorts.topk((make(16384, 2), 8192, 0), GPU)),
-    "no values": list(torch_sorts.sort((make(0, 8192),), GPU)),
-    "the best of no rows": list(torch_sorts.topk((make(0, WORDS), 50), GPU)),
     "no rows of a table": put(table, [make(0, dtype=torch.int64)], make(0, WIDTH)),
 }
 
