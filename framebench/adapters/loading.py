@@ -90,7 +90,6 @@ class Loader:
         return {
             "batches_prepared": self.batches_prepared,
             "buffers": len(self.buffer_addresses),
-            "raw_bytes": self.images.nbytes,
             "memory_mapped": isinstance(self.images, np.memmap),
             "beside_the_step": threading.get_ident() not in self.thread_ids,
         }

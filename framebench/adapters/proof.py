@@ -28,6 +28,7 @@ from framebench.suite.result import StrategyEffect
 Evidence = dict[str, Any]
 Count = Callable[[], Evidence]
 CountFromEvidence = Callable[[Evidence], Evidence]
+Condition = Callable[[Evidence], str]  # returns why it does not hold, or ""
 
 
 def read(evidence: Evidence, key: str) -> Any:
@@ -138,39 +139,20 @@ def as_relation(expected: Any) -> Relation:
     return expected if isinstance(expected, Relation) else Relation("", operator.eq, expected)
 
 
-@dataclass(frozen=True)
-class Expectation:
-    """One count, and the relation that must hold for it."""
-
-    key: str
-    relation: Relation
-
-    def failure(self, evidence: Evidence) -> str:
-        """Return the expected and the observed count, or "" if they agree. Raises KeyError."""
-        observed = read(evidence, self.key)
-        if self.relation.holds(observed, self.relation.find_expected(evidence)):
-            return ""
-        value = "nothing that can be counted" if observed is None else quote(observed)
-        return f"{self.key}: expected {self.relation.describe(evidence)}, observed {value}"
-
-
-@dataclass(frozen=True)
-class Check:
-    """A condition on the evidence that a function computes."""
-
-    function: Callable[[Evidence], bool]
-    reason: str  # a sentence that is true where the function returns True
-
-    def failure(self, evidence: Evidence) -> str:
-        """Return the condition that does not hold, or "" if it holds."""
-        return "" if self.function(evidence) else f"it does not hold that {self.reason}"
+def compare_count(key: str, relation: Relation, evidence: Evidence) -> str:
+    """Return the expected and the observed count, or "" if the relation holds. Raises KeyError."""
+    observed = read(evidence, key)
+    if relation.holds(observed, relation.find_expected(evidence)):
+        return ""
+    value = "nothing that can be counted" if observed is None else quote(observed)
+    return f"{key}: expected {relation.describe(evidence)}, observed {value}"
 
 
 @dataclass(frozen=True)
 class Proof:
     """The conditions on the evidence that hold if a strategy was on."""
 
-    expectations: tuple[Expectation | Check, ...]
+    conditions: tuple[Condition, ...]
     counts: tuple[CountFromEvidence, ...] = ()  # called in this order before the verdict
 
     def counting(self, count: Count) -> Proof:
@@ -182,17 +164,17 @@ class Proof:
 
     def counting_from(self, count: CountFromEvidence) -> Proof:
         """Return a proof that first calls `count` with the evidence, and adds the result to it."""
-        return Proof(self.expectations, (*self.counts, count))
+        return Proof(self.conditions, (*self.counts, count))
 
     def __and__(self, other: Proof) -> Proof:
-        return Proof(self.expectations + other.expectations, self.counts + other.counts)
+        return Proof(self.conditions + other.conditions, self.counts + other.counts)
 
     def judge(self, evidence: Evidence) -> StrategyEffect:
-        """Return the verdict, all evidence, and the expectations that failed."""
+        """Return the verdict, all evidence, and why conditions do not hold."""
         complete = dict(evidence)
         for count in self.counts:
             complete |= count(complete)
-        failures = [expectation.failure(complete) for expectation in self.expectations]
+        failures = [explain_failure(complete) for explain_failure in self.conditions]
         reason = "; ".join(filter(None, failures))
         return StrategyEffect(proven=not reason, evidence=complete, reason=reason or None)
 
@@ -202,11 +184,11 @@ def expect(counts: Mapping[str, Any] | None = None, /, **more: Any) -> Proof:
 
     `counts` takes keys that are no Python names, such as entries of dictionaries.
     """
-    expectations = []
+    conditions: list[Condition] = []
     for key, expected in {**(counts or {}), **more}.items():
-        relations = expected if isinstance(expected, tuple) else (expected,)
-        expectations += [Expectation(key, as_relation(relation)) for relation in relations]
-    return Proof(tuple(expectations))
+        for relation in expected if isinstance(expected, tuple) else (expected,):
+            conditions.append(partial(compare_count, key, as_relation(relation)))
+    return Proof(tuple(conditions))
 
 
 def check(function: Callable[[Evidence], bool], reason: str) -> Proof:
@@ -214,7 +196,11 @@ def check(function: Callable[[Evidence], bool], reason: str) -> Proof:
 
     `reason` is a sentence that is true if the function returns True.
     """
-    return Proof((Check(function, reason),))
+
+    def explain_failure(evidence: Evidence) -> str:
+        return "" if function(evidence) else f"it does not hold that {reason}"
+
+    return Proof((explain_failure,))
 
 
 def judge_parts(proofs: Mapping[str, Proof], evidence: Evidence) -> StrategyEffect:

@@ -232,33 +232,28 @@ class ProcessPeak:
         Returns None if `peak` is known, if `used_before` was not given, or if the GPU was not idle
         before the context and after it.
         """
-        if (
-            self.peak is not None
-            or self.used_before is None
-            or self.most_used is None
-            or self.used_after is None
-        ):
+        if self.peak is not None or self.used_before is None:
+            return None
+        if self.most_used is None or self.used_after is None:
             return None
         is_idle_before = self.used_before <= IDLE
         is_idle_after = abs(self.used_after - self.used_before) <= UNMOVED
-        if is_idle_before and is_idle_after and self.most_used > self.used_before:
-            return self.most_used - self.used_before
-        return None
+        risen = self.most_used - self.used_before
+        return risen if is_idle_before and is_idle_after and risen > 0 else None
 
     @property
     def note(self) -> str | None:
         """Return why there is no `device.process` though there is a GPU, or None."""
         if self.peak is not None or not list_gpus():
             return None
-        instead = ""
-        if self.growth is not None:
-            instead = "; device.card is by how much the whole GPU's use rose"
+        reason = "NVML lists no processes here: a container that hides them, or nothing ran there"
         if self.is_listed:
-            return f"NVML lists the process, but does not tell its memory{instead}"
-        if self.most_listed:
-            others = f"NVML lists {self.most_listed} process(es), none under this number"
-            return f"{others}: a container with process numbers of its own?{instead}"
-        return (
-            "NVML lists no processes here: a container that hides them, or nothing ran on the "
-            f"GPU{instead}"
-        )
+            reason = "NVML lists the process, but does not tell its memory"
+        elif self.most_listed:
+            reason = (
+                f"NVML lists {self.most_listed} process(es), none under this number: "
+                "a container with process numbers of its own?"
+            )
+        if self.growth is not None:
+            reason += "; device.card is by how much the whole GPU's use rose"
+        return reason

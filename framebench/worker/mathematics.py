@@ -45,8 +45,8 @@ from framebench.worker.verification import (
     compute_relative_error,
     describe_mismatches,
     drop_local_buffers,
+    explain_wrong_gradients,
     find_reference,
-    list_wrong_gradients,
 )
 from framebench.worker.worker import Emit, serve
 
@@ -116,14 +116,10 @@ class NarrowModel(Exception):
     """The model rounds to a narrower type by itself: float64 would show no more than float32."""
 
 
-def do_nothing(adapter: Adapter) -> None:
-    """Leave the adapter as it was built."""
-
-
 def check_in_float64(
     case: Case,
     baseline: Baseline | None = None,
-    prepare: Callable[[Adapter], object] = do_nothing,
+    prepare: Callable[[Adapter], object] | None = None,
 ) -> Mathematics:
     """Compute the case's first steps in float64, and compare them with the reference.
 
@@ -144,7 +140,8 @@ def check_in_float64(
             reference, tolerances = stored, None  # one tolerance holds for all of them
         adapter = load_float64_adapter(case)
         adapter.build()
-        prepare(adapter)
+        if prepare:
+            prepare(adapter)
         _, observed = make_first_steps(adapter)
     except (MemoryError, OSError):
         raise  # this machine fails at this moment, and not the strategy
@@ -160,8 +157,7 @@ def check_in_float64(
     observed.tensors = drop_local_buffers(case, observed.tensors)
     outcome = compare(case, observed, reference, tolerances)
     if tolerances and not outcome.passed:  # of a user's model
-        wrong = list_wrong_gradients(observed, reference, tolerances)
-        cause = adapter.model_module.explain_wrong_gradients(adapter, wrong)
+        cause = explain_wrong_gradients(adapter, observed, reference, tolerances)
         outcome = replace(outcome, reason=cause or outcome.reason)
     return outcome
 
@@ -236,7 +232,7 @@ def list_errors(
     for name, value in observed.values.items():
         error = compute_relative_error(value, reference.values[name])
         if tolerances:
-            tolerance = tolerances.get_for_value(name)
+            tolerance = tolerances.values[name]
         errors.append(TensorError(name, error, tolerance))
     for kind, summaries in observed.tensors.items():
         expected = reference.tensors.get(kind, {})

@@ -39,7 +39,10 @@ def make_first_steps(adapter: Adapter) -> tuple[list[float], Observed]:
         with adapter.disable_randomness():
             return _evaluate(adapter)
     # before randomness is disabled, which would replace a user's random weights by their mean
-    before = _make_canonical_weights(adapter)
+    before = dict(adapter.case.weights)
+    if adapter.teacher_config:
+        for name, array in adapter.workload.make_weights(adapter.teacher_config).items():
+            before[f"teacher.{name}"] = array
     with adapter.disable_randomness():
         return _train(adapter, before)
 
@@ -63,15 +66,6 @@ def restart(adapter: Adapter) -> None:
         make_timed_step(adapter)
     adapter.restore()
     adapter.restored_at = adapter.steps
-
-
-def _make_canonical_weights(adapter: Adapter) -> dict[str, np.ndarray]:
-    """Return the initial weights and buffers of the case, including a teacher's."""
-    weights = dict(adapter.case.weights)
-    if adapter.teacher_config:
-        for name, array in adapter.workload.make_weights(adapter.teacher_config).items():
-            weights[f"teacher.{name}"] = array
-    return weights
 
 
 def _train(

@@ -146,7 +146,11 @@ class OptimizerCheck:
             rounding = self.steps * ROUNDINGS * FLOAT32_ROUNDOFF * compute_norm(initial)
             # not `max`, which would hide NaN
             beyond_rounding = float(np.maximum(difference - rounding, 0))
-            errors_by_weight[name] = divide_error(beyond_rounding, compute_norm(expected))
+            size = compute_norm(expected)
+            if size:
+                errors_by_weight[name] = beyond_rounding / size
+            else:  # a weight without a gradient must not move
+                errors_by_weight[name] = math.inf if beyond_rounding else 0.0
         return errors_by_weight
 
 
@@ -166,13 +170,3 @@ def list_skipped_by_baseline(case: Case) -> set[str]:
 def compute_norm(array: np.ndarray) -> float:
     """Return the Euclidean norm in float64."""
     return float(np.linalg.norm(array.astype(np.float64)))
-
-
-def divide_error(error: float, size: float) -> float:
-    """Return an error relative to a size.
-
-    Any error is infinite where the size is 0: a weight without a gradient must not move.
-    """
-    if size:
-        return error / size
-    return math.inf if error else 0.0

@@ -54,13 +54,8 @@ class Reading(NamedTuple):
 
 
 def add_readings(readings: list[Reading]) -> Reading:
-    """Return the sums of several readings."""
-    return Reading(
-        wall_s=sum(reading.wall_s for reading in readings),
-        cpu_s=sum(reading.cpu_s for reading in readings),
-        instructions=sum(reading.instructions for reading in readings),
-        device_s=sum(reading.device_s for reading in readings),
-    )
+    """Return the sums of several readings, field by field."""
+    return Reading._make(map(sum, zip(*readings)))
 
 
 class Timing:

@@ -90,10 +90,6 @@ class Tolerances:
     least: float = 0.0  # the perturbation: no tolerance is below it
     by_family: bool = True  # the tensors of a family are one group; else each is its own
 
-    def get_for_value(self, name: str) -> float:
-        """Return the tolerance of a loss or a norm."""
-        return self.values[name]
-
     def get_for_tensor(self, kind: str, name: str) -> float:
         """Return the tolerance of a tensor's norm and of its projections."""
         group = name_family(name) if self.by_family else name

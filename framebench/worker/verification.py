@@ -89,19 +89,16 @@ def make_verified_steps(
     """
     first_steps = observe_steps(adapter)
     verification = verify(adapter, first_steps.observed, first_steps.tolerances, session_reference)
-    margin = verification.margin
-    # a wider tolerance cannot explain an infinite error
-    is_beyond = not verification.known_fault and margin is not None and 1 < margin < math.inf
-    if adapter.can_restore and is_beyond:
-        first_steps = observe_more(adapter, first_steps)
+    for measure_better in (observe_more, measure_rounded_sums):
+        margin = verification.margin
+        # a wider tolerance cannot explain an infinite error
+        is_beyond = margin is not None and 1 < margin < math.inf
+        if not adapter.can_restore or verification.known_fault or not is_beyond:
+            break
+        first_steps = measure_better(adapter, first_steps)
         verification = verify(
             adapter, first_steps.observed, first_steps.tolerances, session_reference
         )
-        if not verification.passed:
-            first_steps = measure_rounded_sums(adapter, first_steps)
-            verification = verify(
-                adapter, first_steps.observed, first_steps.tolerances, session_reference
-            )
     is_wrong = not verification.passed and not verification.known_fault
     if adapter.case.workload == USER_MODEL and adapter.can_restore and is_wrong:
         cause = explain_by_choices(adapter, first_steps.tolerances)
@@ -202,9 +199,7 @@ def verify(
     if fault:
         verification = replace(verification, passed=False, reason=fault, known_fault=True)
     if case.workload == USER_MODEL and not verification.passed:
-        cause = adapter.model_module.explain_wrong_gradients(
-            adapter, list_wrong_gradients(observed, reference, tolerances)
-        )
+        cause = explain_wrong_gradients(adapter, observed, reference, tolerances)
         verification = replace(verification, reason=cause or verification.reason)
     return replace(
         verification,
@@ -214,10 +209,10 @@ def verify(
     )
 
 
-def list_wrong_gradients(
-    observed: Observed, reference: Reference, tolerances: Tolerances
-) -> list[str]:
-    """Return the names of the gradients that are beyond their tolerance."""
+def explain_wrong_gradients(
+    adapter: Adapter, observed: Observed, reference: Reference, tolerances: Tolerances
+) -> str | None:
+    """Return the framework's known fault that made gradients of a user's model wrong, or None."""
     names = []
     expected = reference.tensors.get("gradient", {})
     for name, summary in observed.tensors.get("gradient", {}).items():
@@ -226,7 +221,8 @@ def list_wrong_gradients(
         allowed = compute_allowed_error("gradient", name, expected, tolerances)
         if not measure_max_error(summary, expected[name]) <= allowed:
             names.append(name)
-    return names
+    cause: str | None = adapter.model_module.explain_wrong_gradients(adapter, names)
+    return cause
 
 
 def compute_relative_error(value: float, expected: float) -> float:
@@ -250,7 +246,7 @@ def compare(
         golden[name] = reference.values[name]
         error = compute_relative_error(value, golden[name])
         relative_error[name] = error
-        allowed[name] = tolerances.get_for_value(name)
+        allowed[name] = tolerances.values[name]
         margins.append(error / allowed[name])
     comparisons = {}
     for kind, summaries in observed.tensors.items():
@@ -545,19 +541,13 @@ def check_timed_steps(
     unmoved_steps = 0
     if adapter.case.scenario_spec.trains and must_move(adapter.case, reference, losses):
         unmoved_steps = count_unmoved(losses)
-    reason = (
-        describe_other_outputs(adapter)
-        or describe_unmoved(unmoved_steps, len(losses))
-        or describe_late_result(adapter)
-    )
+    reason = describe_other_outputs(adapter)
+    if unmoved_steps and not reason:
+        reason = f"{unmoved_steps} of {len(losses)} steps left the loss as it was"
+    reason = reason or describe_late_result(adapter)
     return RepeatedVerification(
         passed=not reason, reason=reason or None, unmoved_steps=unmoved_steps
     )
-
-
-def describe_unmoved(unmoved_steps: int, steps: int) -> str:
-    """Return a sentence if steps left the loss as it was, or "" if none did."""
-    return f"{unmoved_steps} of {steps} steps left the loss as it was" if unmoved_steps else ""
 
 
 def repeat_evaluation(adapter: Adapter) -> Observed:
@@ -650,7 +640,7 @@ def describe_unrepeated(
         return ""
     for _ in range(verified, updates_before):
         make_timed_step(adapter)
-    return describe_other_losses(adapter, losses, tolerances.get_for_value(f"loss_{LOSS_STEPS}"))
+    return describe_other_losses(adapter, losses, tolerances.values[f"loss_{LOSS_STEPS}"])
 
 
 def describe_other_outputs(adapter: Adapter) -> str:

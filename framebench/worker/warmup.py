@@ -47,15 +47,6 @@ def warm(case: Case) -> None:
     adapter.read_peaks()
 
 
-def try_to_warm(case: Case) -> None:
-    """Warm a case. One that cannot be compiled says so again when it is measured."""
-    try:
-        warm(case)
-    except Exception:
-        traceback.print_exc()
-    gc.collect()  # variables of a failed case would stay in the graph of the next one
-
-
 def choose_cases(framework: str, names: Collection[str]) -> list[Case]:
     """Return one case per workload/scenario/strategy that a machine without a GPU can run.
 
@@ -86,7 +77,11 @@ def main() -> None:
     for number, case in enumerate(cases, 1):
         print(f"{number} of {len(cases)}: {case.id}", flush=True)
         if is_single_case or not case.support.env:
-            try_to_warm(case)
+            try:
+                warm(case)
+            except Exception:  # a case that cannot be compiled says so again when it is measured
+                traceback.print_exc()
+            gc.collect()  # variables of a failed case would stay in the graph of the next one
         else:
             command = [sys.executable, "-m", "framebench.worker.warmup", framework, case.id]
             subprocess.run(command, env={**os.environ, **case.support.env}, check=False)

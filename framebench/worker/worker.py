@@ -32,7 +32,6 @@ from framebench.instruments.host import HostPeak
 from framebench.instruments.parent_death import die_with_parent
 from framebench.models.spec import USER_MODEL, load_workload
 from framebench.strategies.strategy import IncompatibleStrategies
-from framebench.suite.case import Case
 from framebench.suite.protocol import Command, Failure, Message, Ready, Task
 from framebench.suite.result import MemoryResult, Origin, Result, TimeResult, to_json
 from framebench.suite.selectors import parse
@@ -85,89 +84,56 @@ def run(task: Task, emit: Emit, commands: Commands) -> dict[str, Any]:
     Raises Abandoned if the parent is gone, NoDevice and MemoryError before the build, and
     WorkerError for what the framework raises.
     """
-    pin_while_building(task)
+    building_core = task.core if task.core_until_ready is None else task.core_until_ready
+    if building_core is not None:
+        cores.pin(building_core)
     # opened before the framework is imported: threads that begin after this are counted too
     counter = Counter.open() if task.part == "time" else None
     case = parse(task.case)
     start = time.perf_counter()
     emit({"phase": "import"})
-    adapter = load_adapter(case, task)
+    uses_collector = any(part.switch == "collector" for part in case.parts)
+    if task.part == "look" and not uses_collector:
+        adapter = adapters.load_frozen(case)  # a first look must be quick
+    else:
+        adapter = adapters.load(case)
     imported = time.perf_counter()
     limit_memory(task)
-    check_device(adapter, case)
+    if case.support.gpu and adapter.device() == "cpu":
+        release = adapter.versions()[case.framework]
+        raise NoDevice(f"needs a GPU, and this {case.framework} ({release}) finds none it can use")
     if task.part == "time":
         adapter.budget_s = task.budget_s
     emit({"phase": "build"})
     try:
-        limit_user_model(case)
+        free_before = case.workload_spec.facts.get("limit")  # at the first run of a user's file
+        if free_before is not None and limits.read_gpu_memory() is None:
+            limits.limit_growth(free_before)
         adapter.build()
         adapter.synchronize()
         built = time.perf_counter()
-        origin = describe_origin(adapter, task, import_s=imported - start, build_s=built - imported)
+        origin = Origin(
+            versions=adapter.versions(),
+            device=adapter.device(),
+            python=platform.python_version(),
+            core=task.core,
+            import_s=imported - start,
+            build_s=built - imported,
+        )
         result = Result(origin=origin)
         emit({"measured": to_json(result)})
-        result = measure_part(adapter, task, result, emit, commands, counter)
+        if task.part == "time":
+            result = measure_time(adapter, task, result, emit, commands, counter)
+        elif task.part == "memory":
+            result = replace(result, memory=measure_memory(adapter, task, emit))
+        else:
+            result = measure_memory_and_verify(adapter, task, result, emit)
     except Abandoned:
         raise
     except Exception as error:
         raise WorkerError(error, limits.is_out_of_memory(error, limits.is_enforced())) from error
     waited_s = result.times.waited_s if result.times else 0.0
     return to_json(replace(result, work_s=time.perf_counter() - built - waited_s))
-
-
-def pin_while_building(task: Task) -> None:
-    """Pin this process to the core on which the case is built, if the task names one."""
-    core = task.core if task.core_until_ready is None else task.core_until_ready
-    if core is not None:
-        cores.pin(core)
-
-
-def describe_origin(adapter: Adapter, task: Task, import_s: float, build_s: float) -> Origin:
-    """Return what the result is of: versions, device and core, and what the start has taken."""
-    return Origin(
-        versions=adapter.versions(),
-        device=adapter.device(),
-        python=platform.python_version(),
-        core=task.core,
-        import_s=import_s,
-        build_s=build_s,
-    )
-
-
-def measure_part(
-    adapter: Adapter,
-    task: Task,
-    result: Result,
-    emit: Emit,
-    commands: Commands,
-    counter: Counter | None,
-) -> Result:
-    """Return the result with what the task's part (see `protocol.Part`) adds to it."""
-    if task.part == "time":
-        return measure_time(adapter, task, result, emit, commands, counter)
-    if task.part == "memory":
-        return replace(result, memory=measure_memory(adapter, task, emit))
-    assert task.part == "look"
-    return measure_memory_and_verify(adapter, task, result, emit)
-
-
-def load_adapter(case: Case, task: Task) -> Adapter:
-    """Import the framework, and return its adapter for the case.
-
-    A first look must be quick: imported objects are then frozen, so that Python's collector skips
-    them. They are not if the strategy is about the collector.
-    """
-    uses_collector = any(part.switch == "collector" for part in case.parts)
-    if task.part == "look" and not uses_collector:
-        return adapters.load_frozen(case)
-    return adapters.load(case)
-
-
-def check_device(adapter: Adapter, case: Case) -> None:
-    """Raise NoDevice if the case needs a GPU and the framework finds none."""
-    if case.support.gpu and adapter.device() == "cpu":
-        version = adapter.versions()[case.framework]
-        raise NoDevice(f"needs a GPU, and this {case.framework} ({version}) finds none it can use")
 
 
 def measure_time(
@@ -194,7 +160,9 @@ def measure_time(
     if not verification.passed:
         return result  # a wrong computation is not timed
     emit({"phase": "warm-up"})
-    step_s = warm_up(adapter, task, first_steps.seconds[-1])
+    step_s = first_steps.seconds[-1]
+    while adapter.steps - adapter.restored_at < task.warmup:
+        step_s = make_timed_step(adapter)
     emit({"phase": "timing"})
     adapter.budget_s = math.inf  # the case is fast enough: a single long step is an accident
     timing = Timing(adapter, counter)
@@ -239,13 +207,6 @@ def read_cold_peaks(adapter: Adapter) -> dict[str, int]:
         if name.startswith("allocator."):
             cold_peaks[name] = size
     return cold_peaks
-
-
-def warm_up(adapter: Adapter, task: Task, step_s: float) -> float:
-    """Make the steps that do not count, and return the seconds of the last one."""
-    while adapter.steps - adapter.restored_at < task.warmup:
-        step_s = make_timed_step(adapter)
-    return step_s
 
 
 def take_turns(timing: Timing, emit: Emit, commands: Commands) -> float:
@@ -402,13 +363,6 @@ def limit_memory(task: Task) -> None:
             f"map {mapped / 2**20:,.1f} MiB"
         )
     resource.setrlimit(resource.RLIMIT_DATA, (task.memory_limit, task.memory_limit))
-
-
-def limit_user_model(case: Case) -> None:
-    """Limit the growth of this process to the bytes that were free at the file's first run."""
-    limit = case.workload_spec.facts.get("limit")
-    if limit is not None and limits.read_gpu_memory() is None:
-        limits.limit_growth(limit)
 
 
 def serve(carry_out: CarryOut) -> NoReturn:

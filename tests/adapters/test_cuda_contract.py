@@ -87,7 +87,7 @@ def test_a_turn_reads_energy_and_makes_synced_steps(steps, queues, synced):
 @pytest.mark.parametrize(
     ("own", "listed", "peak", "reason"),
     [
-        (42, [(42, 5)], 5, None),
+        (42, [(1, 10**12), (42, 5)], 5, None),
         (42, [(42, None)], None, "does not tell its memory"),
         (42, [], None, "a container that hides them"),
         (
@@ -105,6 +105,16 @@ def test_a_process_that_nvml_does_not_show_has_a_reason(own, listed, peak, reaso
     process_peak.take_sample([("index", 0)])
     assert process_peak.peak == peak
     assert (reason or "") in (process_peak.note or "")
+
+
+def test_the_peak_of_a_process_is_the_largest_sample(fake_nvml):
+    samples = [100, 700, None, 300]
+    running = [[SimpleNamespace(pid=42, usedGpuMemory=size)] for size in samples]
+    fake_nvml.nvmlDeviceGetComputeRunningProcesses = Mock(side_effect=running)
+    process_peak = ProcessPeak(42)
+    for _sample in samples:
+        process_peak.take_sample([("index", 0)])
+    assert process_peak.peak == 700
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,6 @@ def test_arrays_are_found_in_what_holds_them(kind):
     assert found == {"the buffer": SAMPLES * SAMPLE_BYTES + overhead}
 
 
-def test_numbers_and_texts_do_not_count_as_searched(monkeypatch):
-    """Searched are the list, its samples, their arrays, and what these refer to."""
-    monkeypatch.setattr(holders, "MOST_VISITED", 3 * SAMPLES)
-    found = find_holders([("the buffer", make_samples())], find_array_storage, ())
-    assert found == {"the buffer": SAMPLES * SAMPLE_BYTES}
-
-
 def test_a_holder_that_was_searched_in_part_says_so(monkeypatch):
     monkeypatch.setattr(holders, "MOST_VISITED", SAMPLES // 2)
     found = find_holders([("the buffer", make_samples())], find_array_storage, ())

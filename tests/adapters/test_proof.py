@@ -19,39 +19,6 @@ from framebench.adapters.proof import (
 )
 from framebench.suite.result import StrategyEffect
 
-# what was counted in the step whose proofs fail below
-COUNTED = {
-    "zero": 0,
-    "two": 2,
-    "four": 4,
-    "dtypes": {"float32": 2},
-    "platform": "cpu",
-    "block_runs": None,
-}
-
-
-@pytest.mark.parametrize(
-    ("proof", "reason"),
-    [
-        (
-            expect(zero=1, four=(above("two"), below("four"))),
-            "zero: expected 1, observed 0; four: expected less than four (4), observed 4",
-        ),
-        (
-            expect(dtypes=only("float16", "bfloat16")),
-            "dtypes: expected only bfloat16, float16, observed {'float32': 2}",
-        ),
-        (expect({"dtypes.float16": above(0)}), "dtypes.float16: expected more than 0, observed 0"),
-        (expect(platform=other_than("cpu")), "platform: expected other than 'cpu', observed 'cpu'"),
-        (expect(block_runs=4), "block_runs: expected 4, observed nothing that can be counted"),
-        (expect(zero=above("four", times=2)), "zero: expected more than 2 * four (8), observed 0"),
-    ],
-)
-def test_reasons_are_sentences_with_the_values(proof, reason):
-    effect = proof.judge(COUNTED)
-    assert not effect.proven
-    assert effect.reason == reason
-
 
 @pytest.mark.parametrize(
     ("proof", "right", "wrong"),
@@ -80,7 +47,18 @@ def test_reasons_are_sentences_with_the_values(proof, reason):
 )
 def test_relations_hold_for_right_values_alone(proof, right, wrong):
     assert proof.judge({"n": right, "four": 4}).reason is None
-    assert not proof.judge({"n": wrong, "four": 4}).proven
+    refuted = proof.judge({"n": wrong, "four": 4})
+    assert not refuted.proven
+    assert refuted.reason.startswith("n")
+
+
+def test_a_reason_has_what_was_expected_and_what_was_observed():
+    effect = expect(zero=1, four=(above("two"), below("four"))).judge(
+        {"zero": 0, "two": 2, "four": 4}
+    )
+    assert effect.reason == (
+        "zero: expected 1, observed 0; four: expected less than four (4), observed 4"
+    )
 
 
 def test_a_count_that_nobody_made_is_an_error_and_proves_nothing():

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
-import time
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 
-from framebench.instruments import nvml
 from framebench.instruments.host import MALLOC_ENV
-from framebench.instruments.nvml import ProcessPeak
 from tests.marks import needs_gpu, needs_host_peak
 from tests.processes import run_inside
 
@@ -75,36 +69,3 @@ CUDA = PROGRAMS / "instruments_cuda.py"
 @needs_gpu
 def test_torchs_allocator_on_a_gpu_reads_a_known_peak(environment):
     assert run_inside(environment["torch"], CUDA) == pytest.approx(KNOWN, rel=0.01)
-
-
-class PolledNvml:
-    """NVML as documented, with two processes on one GPU.
-
-    `used` has the bytes of process 42 at each poll, None where they are unknown; the last stays.
-    """
-
-    NVMLError = RuntimeError
-
-    def __init__(self, used: list[int | None]) -> None:
-        self.used = used
-
-    def nvmlDeviceGetCount(self) -> int:
-        return 1
-
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
-        return index
-
-    def nvmlDeviceGetComputeRunningProcesses(self, device: int) -> list[SimpleNamespace]:
-        now = self.used.pop(0) if len(self.used) > 1 else self.used[0]
-        other = SimpleNamespace(pid=1, usedGpuMemory=10**12)
-        return [other, SimpleNamespace(pid=42, usedGpuMemory=now)]
-
-
-@pytest.mark.parametrize(("used", "peak"), [([100, 700, None, 300], 700), ([None], None)])
-def test_nvml_keeps_the_peak_of_one_process(used, peak, monkeypatch):
-    monkeypatch.setattr(nvml, "list_gpus", Mock(return_value=("a GPU",)))
-    monkeypatch.setitem(sys.modules, "pynvml", PolledNvml(used))
-    with ProcessPeak(42, interval_s=0.001) as process_peak:
-        while len(used) > 1:  # the last one stays
-            time.sleep(0.001)
-    assert process_peak.peak == peak

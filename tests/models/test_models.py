@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from framebench.models.spec import Param, list_workloads, load_workload
+from framebench.models.spec import list_workloads, load_workload
 from framebench.references import golden
 from tests.marks import rarely
 
@@ -24,15 +24,6 @@ def test_a_workload_says_whether_it_has_convolutions(name):
     assert workload.has_convolutions == (max(axes) > 2)
 
 
-def test_variants_are_smaller_than_the_model():
-    resnet = load_workload("resnet50")
-    counts = [
-        resnet.parameter_count(resnet.config("full", variant))
-        for variant in ("student", "width_half", "depthwise", "grouped", "")
-    ]
-    assert counts == sorted(counts)
-
-
 def test_a_stream_holds_the_same_tokens_however_it_is_batched():
     transformer = load_workload("transformer")
     sequences = []  # of all tokens that are no padding, with their targets
@@ -49,13 +40,6 @@ def test_a_stream_holds_the_same_tokens_however_it_is_batched():
     assert sequences[0] == sequences[1] == sequences[2]
     assert padded > bucketed
     assert padded > raw
-
-
-def test_weights_depend_on_the_name_alone():
-    one, two = Param("a", (4, 3), std=1.0), Param("b", (4, 3), std=1.0)
-    assert np.array_equal(one.make(), Param("a", (4, 3), std=1.0).make())
-    assert not np.array_equal(one.make(), two.make())
-    assert one.make().dtype == np.float32
 
 
 @pytest.mark.parametrize("name", list_workloads())

@@ -44,7 +44,7 @@ def test_a_tolerance_is_a_multiple_of_the_largest_response():
     ]
     derived = derive_tolerances(plain, moved, LEAST_TOLERANCE)
     assert derived.get_for_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.02)
-    assert derived.get_for_value("loss_0") == LEAST_TOLERANCE
+    assert derived.values["loss_0"] == LEAST_TOLERANCE
 
 
 def test_the_same_weight_of_each_block_shares_its_tolerance():
@@ -112,12 +112,12 @@ def test_more_repetitions_widen_the_tolerances(step_s, repetitions, monkeypatch)
     steps = PerturbedSteps(step_s, moves_at=5, monkeypatch=monkeypatch)
     first = tolerances.observe_steps(steps.adapter)
     assert steps.seeds == list(range(repetitions))
-    assert first.tolerances.get_for_value("loss_0") == PERTURBATION["fp32"]
+    assert first.tolerances.values["loss_0"] == PERTURBATION["fp32"]
 
     more = tolerances.observe_more(steps.adapter, first)
     assert steps.seeds == list(range(RUNS_BEFORE_WRONG))
     assert len(more.seconds) == RUNS_BEFORE_WRONG + 2, "of all steps, the first of which compiles"
-    assert more.tolerances.get_for_value("loss_0") == pytest.approx(FACTOR * 0.05)
+    assert more.tolerances.values["loss_0"] == pytest.approx(FACTOR * 0.05)
     assert more.tolerances.get_for_tensor("gradient", "weight") == pytest.approx(FACTOR * 0.05)
 
 
@@ -125,12 +125,8 @@ def test_losses_share_their_tolerance_and_a_norm_has_its_own():
     plain = observe_gradients({"loss_0": 1.0, "loss_1": 1.0, "grad_norm": 1.0})
     moved = observe_gradients({"loss_0": 1.0, "loss_1": 1.001, "grad_norm": 1.01})
     derived = derive_tolerances(plain, [moved], LEAST_TOLERANCE)
-    assert (
-        derived.get_for_value("loss_0")
-        == derived.get_for_value("loss_1")
-        == pytest.approx(FACTOR * 0.001)
-    )
-    assert derived.get_for_value("grad_norm") == pytest.approx(FACTOR * 0.01)
+    assert derived.values["loss_0"] == derived.values["loss_1"] == pytest.approx(FACTOR * 0.001)
+    assert derived.values["grad_norm"] == pytest.approx(FACTOR * 0.01)
 
 
 def test_infinite_responses_explain_nothing():
@@ -138,9 +134,7 @@ def test_infinite_responses_explain_nothing():
     broken = observe_gradients({"loss_0": float("nan")}, weight=float("inf"))
     derived = derive_tolerances(plain, [broken], LEAST_TOLERANCE)
     assert (
-        derived.get_for_value("loss_0")
-        == derived.get_for_tensor("gradient", "weight")
-        == LEAST_TOLERANCE
+        derived.values["loss_0"] == derived.get_for_tensor("gradient", "weight") == LEAST_TOLERANCE
     )
 
 
@@ -212,4 +206,4 @@ def test_the_measured_error_of_rounded_sums_is_allowed_and_no_other(off, losses,
     tolerance = allowed.get_for_tensor("gradient", "shared")
     assert tolerance - strict.get_for_tensor("gradient", "shared") == widening
     assert allowed.get_for_tensor("gradient", "other") == LEAST_TOLERANCE
-    assert allowed.get_for_value("loss_0") == LEAST_TOLERANCE
+    assert allowed.values["loss_0"] == LEAST_TOLERANCE

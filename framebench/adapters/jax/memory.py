@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 from collections import Counter
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from framebench.adapters.proof import (
     none_but,
     only,
 )
+from framebench.instruments import limits
 from framebench.strategies.strategy import IncompatibleStrategies
 
 switch = Switches()
@@ -59,10 +59,10 @@ def mu_bf16(adapter: JaxAdapter) -> Proof:
     return proof.counting(count_moments)
 
 
-def train_once(adapter: JaxAdapter) -> Evidence:
+def train_once(adapter: JaxAdapter) -> int:
     """Train another model for one step in the adapter's precision, and drop all that refers to it.
 
-    Returns the number of steps and the loss. The case of the adapter is one of evaluation; the
+    Returns the number of steps. The case of the adapter is one of evaluation; the
     other model is trained by the baseline.
     """
     # the new adapter below replaces the callback by which this adapter counts collections
@@ -74,9 +74,9 @@ def train_once(adapter: JaxAdapter) -> Evidence:
     trainer.step()
     trainer.synchronize()
     gc.callbacks[:] = callbacks
-    evidence = {"trained_steps": trainer.steps, "training_loss": trainer.loss()}
+    steps = trainer.steps
     vars(trainer).clear()  # an adapter refers to itself, unlike the variables of a script
-    return evidence
+    return steps
 
 
 @switch
@@ -88,14 +88,13 @@ def after_training(adapter: JaxAdapter, cleared: bool) -> Proof:
     training: Evidence = {}
 
     def train() -> None:
-        """Train the other model, and measure the bytes that are held after it was dropped."""
-        training.update(train_once(adapter))
+        """Train the other model, and drop it."""
+        training["trained_steps"] = train_once(adapter)
         before = adapter.collections["generation 2"]
         if cleared:
             gc.collect()
             jax.clear_caches()
         training["full_collections"] = adapter.collections["generation 2"] - before
-        training["bytes_held_before_evaluation"] = adapter.live_bytes()
 
     adapter.before_first_step.append(train)
     proof = expect(trained_steps=1, full_collections=above(0) if cleared else at_most(0))
@@ -133,11 +132,9 @@ def memory_fraction(adapter: JaxAdapter) -> Proof:
     """
 
     def read_limit() -> Evidence:
-        query = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-        answer = subprocess.run(query, capture_output=True, text=True, check=True).stdout
         return {
             "limit": adapter.read_allocator().get("bytes_limit", 0),
-            "gpu_memory": int(answer.split()[0]) * 2**20,
+            "gpu_memory": limits.read_gpu_memory(),
         }
 
     more_than_default = above("gpu_memory", times=0.76)

@@ -15,7 +15,7 @@ from jax.sharding import Sharding
 
 from framebench.adapters.base import Switches
 from framebench.adapters.jax.adapter import JaxAdapter, Tree
-from framebench.adapters.jax.checkpoint import can_stack_layers, checkpoint_blocks
+from framebench.adapters.jax.checkpoint import checkpoint_blocks
 from framebench.adapters.jax.program import walk_equations
 from framebench.adapters.proof import Evidence, Proof, above, check, equal_to, expect
 from framebench.models.flax_blocks import Run
@@ -46,7 +46,7 @@ def offload(adapter: JaxAdapter) -> Proof:
         offload_src="device",
         offload_dst=HOST,
     )
-    checkpoint_blocks(adapter, every=1, stacked=can_stack_layers(adapter), policy=policy)
+    checkpoint_blocks(adapter, policy=policy)
     # `checkpoint_blocks` has set it: the function that makes block i recompute
     checkpoint_block = adapter.recipe.model_options["remat"]
     # cached, so that layers with the same function still have the same function

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -12,8 +12,12 @@ from flax import nnx
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from framebench.adapters.jax.adapter import JaxAdapter
-from framebench.adapters.jax.program import PRODUCTS, is_jaxpr
-from framebench.adapters.replacing import replace_attributes
+from framebench.adapters.jax.program import (
+    PRODUCTS,
+    list_equations,
+    list_inner_programs,
+    wrap_calls,
+)
 
 MARK = "layer:"  # stands before a module's path in an operation's name
 LAYER = re.compile(rf"{MARK}([\w.]*)")
@@ -24,13 +28,9 @@ BACKWARD = "transpose("  # in the name of an operation of the backward pass
 def name_modules(model: nnx.Module) -> Iterator[None]:
     """Trace operations, in this context, with the path of their module in their names."""
     modules: list[tuple[Any, Any]] = list(nnx.iter_modules(model))
-    with ExitStack() as stack:
-        # Python looks `__call__` up in the class: each class is wrapped once, and each module has
-        # its scope
-        for kind in {type(module) for _, module in modules}:
-            stack.enter_context(replace_attributes(kind, __call__=add_scope(kind.__call__)))
-        for path, module in modules:
-            module.scope = MARK + ".".join(map(str, path))
+    for path, module in modules:
+        module.scope = MARK + ".".join(map(str, path))
+    with wrap_calls([module for _, module in modules], add_scope):
         yield
 
 
@@ -77,13 +77,12 @@ def iterate_forward_products(
     The equations inside loops and calls are yielded once each. `outer_name` is the name of the
     equation that has this program inside.
     """
-    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+    for equation in list_equations(jaxpr):
         name = f"{outer_name}/{equation.source_info.name_stack}"
         if BACKWARD in name:
             continue
         if equation.primitive.name in PRODUCTS:
             layers = LAYER.findall(name)
             yield layers[-1] if layers else "", equation
-        parameters = jax.tree.leaves(equation.params, is_leaf=is_jaxpr)
-        for inner in filter(is_jaxpr, parameters):
+        for inner in list_inner_programs(equation):
             yield from iterate_forward_products(inner, name)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from framebench.adapters.jax.hlo import Instruction, parse_instructions
+from framebench.adapters.replacing import replace_attributes
 
 PRODUCTS = ("dot_general", "conv_general_dilated")
 # calls of products in cuBLAS, cuDNN or oneDNN
@@ -161,15 +163,33 @@ def count_plan_bytes(compiled: Any) -> int:
 def walk_equations(*jaxprs: Jaxpr | ClosedJaxpr) -> Iterator[Any]:
     """Yield every equation of these programs, those inside loops and calls once each."""
     for jaxpr in jaxprs:
-        for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        for equation in list_equations(jaxpr):
             yield equation
-            parameters = jax.tree.leaves(equation.params, is_leaf=is_jaxpr)
-            yield from walk_equations(*filter(is_jaxpr, parameters))
+            yield from walk_equations(*list_inner_programs(equation))
 
 
-def is_jaxpr(value: Any) -> bool:
-    """Return whether a parameter of an equation is a program, such as the body of a loop."""
-    return isinstance(value, Jaxpr | ClosedJaxpr)
+def list_equations(program: Jaxpr | ClosedJaxpr) -> list[Any]:
+    """Return the equations of a program, without those inside its loops and calls."""
+    return list(getattr(program, "jaxpr", program).eqns)
+
+
+def list_inner_programs(equation: Any) -> list[Any]:
+    """Return the programs among an equation's parameters, such as the body of a loop."""
+    programs = (Jaxpr, ClosedJaxpr)
+    parameters = jax.tree.leaves(equation.params, is_leaf=lambda node: isinstance(node, programs))
+    return [each for each in parameters if isinstance(each, programs)]
+
+
+@contextmanager
+def wrap_calls(modules: Iterable[Any], wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace the `__call__` of the modules' classes, in this context, by `wrap` of it.
+
+    Python looks `__call__` up in the class: each class is wrapped once.
+    """
+    with ExitStack() as stack:
+        for kind in {type(module) for module in modules}:
+            stack.enter_context(replace_attributes(kind, __call__=wrap(kind.__call__)))
+        yield
 
 
 def find_products(*jaxprs: ClosedJaxpr) -> list[Any]:

@@ -12,8 +12,7 @@ loss is another one, and nothing is found out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,8 +21,7 @@ from flax import nnx
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from framebench.adapters.base import Result
-from framebench.adapters.jax.program import is_jaxpr
-from framebench.adapters.replacing import replace_attributes
+from framebench.adapters.jax.program import list_equations, list_inner_programs, wrap_calls
 
 NARROW = (jnp.bfloat16, jnp.float16)
 SUM = "add_any"  # the equation by which JAX adds up gradients
@@ -50,7 +48,8 @@ def repeat_with_exact_sums(
         return None
     program = adapter.program
     model = adapter.make_abstract(adapter.config, adapter.recipe.training)
-    with wide_results(model):
+    layers = [module for _, module in nnx.iter_modules(model) if hasattr(module, "dtype")]
+    with wrap_calls(layers, widen_results):
         adapter.program = adapter.make_program(adapter.graph)
         try:
             return make_steps(), sums + 1
@@ -64,24 +63,13 @@ def count_narrow_sums(program: Jaxpr | ClosedJaxpr) -> int:
     The body of a loop counts as often as it runs.
     """
     count = 0
-    for equation in getattr(program, "jaxpr", program).eqns:
+    for equation in list_equations(program):
         if equation.primitive.name == SUM:
             total: Any = equation.outvars[0].aval
             count += total.dtype in NARROW
-        parameters = jax.tree.leaves(equation.params, is_leaf=is_jaxpr)
-        for body in filter(is_jaxpr, parameters):
+        for body in list_inner_programs(equation):
             count += equation.params.get("length", 1) * count_narrow_sums(body)
     return count
-
-
-@contextmanager
-def wide_results(model: nnx.Module) -> Iterator[None]:
-    """Trace layers that have a `dtype`, in this context, with results in float32."""
-    modules = [module for _, module in nnx.iter_modules(model)]
-    with ExitStack() as stack:
-        for kind in {type(module) for module in modules if hasattr(module, "dtype")}:
-            stack.enter_context(replace_attributes(kind, __call__=widen_results(kind.__call__)))
-        yield
 
 
 def widen_results(call: Callable[..., Any]) -> Callable[..., Any]:

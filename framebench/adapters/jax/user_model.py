@@ -108,13 +108,9 @@ def build(
             module.param_dtype = param_dtype  # a recurrent cell's first state has it, too
     for *_, variable in flax_weights.iterate_leaves(model):
         if variable.shape == ():
-            variable.set_metadata(on_set_value=remove_axes)
+            # loading gives a weight of one number an axis
+            variable.set_metadata(on_set_value=lambda _, value: value.reshape(()))
     return model
-
-
-def remove_axes(_: nnx.Variable, value: Any) -> Any:
-    """Return a weight of one number without the axis that loading gives it."""
-    return value.reshape(())
 
 
 def make_plain_model() -> nnx.Module:
@@ -475,21 +471,18 @@ def make_step_optimizer(model: nnx.Module, transformation: optax.GradientTransfo
 
 def read_optimizer(returned: Any) -> list[Any]:
     """Return the state of each optimizer, in trees of arrays, with its count of steps."""
+
+    def is_nnx_state(node: Any) -> bool:
+        return isinstance(node, nnx.Variable | nnx.State)  # trees by themselves
+
+    def to_pure(node: Any) -> Any:
+        return node.get_value() if isinstance(node, nnx.Variable) else nnx.to_pure_dict(node)
+
     states = []
     for each in select_returned(returned, nnx.Optimizer):
         arrays = jax.tree.map(to_pure, each.opt_state, is_leaf=is_nnx_state)
         states.append((each.step.get_value(), arrays))
     return states
-
-
-def is_nnx_state(node: Any) -> bool:
-    """Return whether a node is a variable or a state of NNX, which are trees by themselves."""
-    return isinstance(node, nnx.Variable | nnx.State)
-
-
-def to_pure(node: Any) -> Any:
-    """Return a variable's array, or nested dictionaries of a state's arrays."""
-    return node.get_value() if isinstance(node, nnx.Variable) else nnx.to_pure_dict(node)
 
 
 def write_optimizer(returned: Any, states: list[Any]) -> None:
@@ -617,7 +610,7 @@ def facts(size: int) -> ModelFacts:
         "parameters": parameters,
         "own_step": user().has_step(),
         "linen": isinstance(model, LinenModel | FunctionModel),
-        "optimizer": "of the file" if has_optimizer() else "SGD",
+        "optimizer": "of the file" if "optimizer" in user() and optimizer() else "SGD",
     }
 
 
@@ -636,11 +629,6 @@ def list_params(model: nnx.Module) -> list[tuple[str, list[int], bool]]:
         reason = "two weights of one layer would have one name; kernel, scale and embedding are one"
         raise user().fault("model", reason)
     return params
-
-
-def has_optimizer() -> bool:
-    """Return whether the file has an optimizer. Raises Fault for one that is none."""
-    return "optimizer" in user() and bool(optimizer())
 
 
 def find_named_period(adapter: JaxAdapter) -> int:

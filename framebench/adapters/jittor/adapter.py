@@ -25,7 +25,7 @@ from framebench.adapters.jittor.parts import JittorRecipe
 from framebench.adapters.jittor.probe import load_probe, read_storages, watch_pool
 from framebench.adapters.parts import Hooks, PartOptions
 from framebench.adapters.user_functions import select_returned
-from framebench.instruments import host
+from framebench.instruments import host, nvml
 from framebench.models.spec import SEED, USER_MODEL, Optimizer, load_workload
 from framebench.suite.case import Case
 from framebench.suite.trees import call_with, list_arrays, map_tree, read_batch_length
@@ -339,7 +339,6 @@ class JittorAdapter(Adapter):
         gc.collect()
         self.synchronize()
         buffers_before = self.copy_running_statistics()
-        load_probe().reset_peak()
         with ExecutionCounter(self.watched) as counter:
             with jt.profile_scope() as rows_of_call:
                 self.one_step()
@@ -347,11 +346,6 @@ class JittorAdapter(Adapter):
             with jt.profile_scope() as rows_of_wait:
                 self.synchronize()
         operations_kept = jt.number_of_lived_ops()
-        # read before statistics are copied, which takes memory of the pool
-        pool = {
-            "pool_bytes": self.reserved_bytes(),
-            "pool_peak_bytes": load_probe().peak_bytes(),
-        }
         buffers_changed = 0
         for before, after in zip(buffers_before, self.copy_running_statistics()):
             buffers_changed += not np.array_equal(before, after)
@@ -360,7 +354,6 @@ class JittorAdapter(Adapter):
             **counter.summarize(),
             **count_kernels(rows_of_call[1:] + rows_of_wait[1:]),
             "kernels_before_sync": before_sync["kernels"],
-            **pool,
             "operations_kept": operations_kept,
             "buffers": len(buffers_before),
             "buffers_changed": buffers_changed,
@@ -473,7 +466,9 @@ class JittorAdapter(Adapter):
         return versions
 
     def device(self) -> str:
-        return read_gpu_name() if jt.has_cuda else "cpu"
+        if not jt.has_cuda:
+            return "cpu"
+        return next(iter(nvml.list_gpus()), "cuda")
 
 
 def read_onednn_version() -> str:
@@ -482,13 +477,3 @@ def read_onednn_version() -> str:
     function = ctypes.CDLL(None).dnnl_version
     function.restype = ctypes.POINTER(ctypes.c_int * 3)
     return ".".join(map(str, function().contents))
-
-
-def read_gpu_name() -> str:
-    """Return the name of the first GPU, or `cuda` where NVML is not installed."""
-    try:
-        import pynvml
-    except ImportError:
-        return "cuda"
-    pynvml.nvmlInit()
-    return pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(0))

@@ -50,6 +50,7 @@ ONE_OPERAND = (
 
 REPLACED = ("array", "code", "erf", "random", "reduce", "unary")
 ORIGINAL: dict[str, Function] = {name: getattr(jt, name) for name in REPLACED}
+ASSIGN = Var.assign
 replacements = ExitStack()
 NARROW_VARIABLE = re.compile(r"Var\([^,]*,b?float(32|16),")  # a node of `jt.dump_all_graphs`
 NARROW_CONSTANT = re.compile(r"\bfloat(32)? \w+ = .*?;")  # in a source in C++
@@ -80,12 +81,10 @@ def switch_on() -> None:
         widen_operands_of(owner, "ternary", first=1)  # after the condition
     widen_operands_of(jt, "ternary_out_hint", first=1)  # nn.relu
     widen_operands_of(Var, "__setitem__", first=2)  # after the variable and the indices
-    replace(Var, "assign", wrap_assign(Var.assign))
-    for name in ("float", "float32"):
+    replace(Var, "assign", assign)
+    for name in ("float", "float32", "astype", "cast", "unary"):
         replace(Var, name, wrap_cast(getattr(Var, name)))
-    for name in ("astype", "cast", "unary"):
-        replace(Var, name, wrap_named_cast(getattr(Var, name)))
-    replace(jt, "cast", wrap_named_cast(jt.cast))
+    replace(jt, "cast", wrap_cast(jt.cast))
     replace(jt, "array", make_array)
     replace(jt, "code", make_code_operator)
     replace(jt, "random", draw)
@@ -133,32 +132,20 @@ def widen_operands_of(owner: Any, name: str, first: int = 0) -> None:
     replace(owner, name, call)
 
 
-def wrap_assign(assign: Function) -> Function:
-    """Return an assignment to a whole variable, which keeps the type of the assigned value."""
-
-    def assign_whole(x: Var, value: Any) -> Any:
-        return assign(x, make_array(value) if isinstance(value, np.ndarray) else value)
-
-    return assign_whole
+def assign(x: Var, value: Any) -> Any:
+    """Assign to a whole variable, which keeps the type of the assigned value."""
+    return ASSIGN(x, make_array(value) if isinstance(value, np.ndarray) else value)
 
 
 def wrap_cast(cast: Function) -> Function:
-    """Return a cast that widens booleans and integers, which have no precision to lose.
+    """Return a cast to float32 that widens booleans and integers, which lose no precision.
 
     Floating-point numbers are not changed: a cast of float64 to float32 is found by `check_graph`.
     """
 
-    def cast_or_widen(x: Var) -> Var:
-        return cast(x) if x.dtype.is_float() else x.float64()
-
-    return cast_or_widen
-
-
-def wrap_named_cast(cast: Function) -> Function:
-    """Return a cast to a type that is an argument, which widens booleans and integers alike."""
-
     def cast_or_widen(x: Var, *arguments: Any, **options: Any) -> Var:
-        dtype = next(iter((*arguments, *options.values())))
+        # `x.float()` names no type
+        dtype = next(iter((*arguments, *options.values())), DEFAULT)
         if not x.dtype.is_float() and name_type(dtype) == DEFAULT:
             return x.float64()
         return cast(x, *arguments, **options)
@@ -177,7 +164,7 @@ def cast_or_make(x: Any, dtype: Any) -> Var:
         return make_scalar(float(x))
     if not isinstance(x, Var):
         return ORIGINAL["unary"](x, dtype)
-    return wrap_named_cast(ORIGINAL["unary"])(x, dtype)
+    return wrap_cast(ORIGINAL["unary"])(x, dtype)
 
 
 def widen_variables(variables: Iterable[Var]) -> None:
@@ -207,9 +194,8 @@ def make_array(data: Any, dtype: Any = None) -> Var:
     Floats of the default type become float64, whether the type is named or not; others keep theirs.
     """
     if not isinstance(data, Var):
-        type_name = getattr(dtype, "__name__", str(dtype or DEFAULT))
         data = np.asarray(data)
-        if data.dtype.kind == "f" and type_name == DEFAULT:
+        if data.dtype.kind == "f" and name_type(dtype or DEFAULT) == DEFAULT:
             dtype = "float64"
     return ORIGINAL["array"](data, dtype)
 

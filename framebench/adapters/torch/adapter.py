@@ -612,7 +612,7 @@ class TorchAdapter(Adapter):
 
     def compile(self) -> None:
         # torch.compile compiles in the first step; all other strategies are eager
-        if any(part.switch in ("compile", "compile_step") for part in self.case.parts):
+        if self.case.strategy_spec.compiles:
             self.step()
             self.synchronize()
             self.release()

@@ -123,17 +123,20 @@ def _count_expected_recomputations(
     return sum(min(runs[block], passes) for block in blocks)
 
 
-def run_recomputed(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """Run a function whose activations the backward pass recomputes.
+def run_recomputed(block: nn.Module, args: Any, kwargs: Any, **options: Any) -> Any:
+    """Run a block whose activations the backward pass recomputes, with PyTorch's options for it.
 
     Raises DoesNotApply within a transform of `torch.func`, as PyTorch cannot recompute there.
     """
-    is_compiling = torch.compiler.is_compiling()
-    if not is_compiling and torch._C._functorch.peek_interpreter_stack() is not None:
-        raise DoesNotApply(
-            "the blocks run within a transform of torch.func, where PyTorch recomputes nothing"
-        )
-    return recompute(function, *args, use_reentrant=False, **options)
+    run_block: Callable[..., Any] = block
+    arguments = drop_cache(args)
+    if not torch.compiler.is_compiling():  # a compiler cannot follow `id`
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            raise DoesNotApply(
+                "the blocks run within a transform of torch.func, where PyTorch recomputes nothing"
+            )
+        run_block, arguments = share_arguments(block, arguments)
+    return recompute(run_block, *arguments, use_reentrant=False, **options, **drop_cache(kwargs))
 
 
 def refuse_changed_inputs(adapter: TorchAdapter) -> None:
@@ -160,7 +163,7 @@ def checkpoint(adapter: TorchAdapter, every: int = 1) -> Proof:
     """Recompute the activations of each `every`-th block in the backward pass."""
     # the batch norms of each block that is recomputed
     norms_by_block: dict[nn.Module, list[Any]] = {}
-    is_compiled = any(part.switch == "compile" for part in adapter.case.parts)
+    is_compiled = adapter.case.strategy_spec.compiles
 
     def attach(model: Any) -> None:
         for block in adapter.model_module.blocks_of(model)[::every]:
@@ -170,17 +173,13 @@ def checkpoint(adapter: TorchAdapter, every: int = 1) -> Proof:
         """Run a block, which the backward pass recomputes if it is one of `norms_by_block`."""
         if block not in norms_by_block:
             return block(*xs, **kwargs)
-        options = drop_cache(kwargs)
-        arguments = drop_cache(xs)
-        run_shared: Callable[..., Any] = block
-        # a compiler repeats neither updates of running statistics nor casts, and cannot follow `id`
-        if not is_compiled:
-            run_shared, arguments = share_arguments(block, arguments)
-            norms = norms_by_block[block]
-            if norms or adapter.float64:
-                second_run = partial(prepare_second_run, norms, in_float64=adapter.float64)
-                options["context_fn"] = lambda: (nullcontext(), RepeatedContext(second_run))
-        return run_recomputed(run_shared, *arguments, **options)
+        options: dict[str, Any] = {}
+        norms = norms_by_block[block]
+        # a compiler repeats neither updates of running statistics nor casts
+        if not is_compiled and (norms or adapter.float64):
+            second_run = partial(prepare_second_run, norms, in_float64=adapter.float64)
+            options["context_fn"] = lambda: (nullcontext(), RepeatedContext(second_run))
+        return run_recomputed(block, xs, kwargs, **options)
 
     adapter.recipe.block_runner = run_block
     adapter.recipe.on_model.append(attach)
@@ -246,9 +245,7 @@ def checkpoint_dots(adapter: TorchAdapter, batched: bool = True) -> Proof:
             guarded = partial(_guard_second_run, second_run, norms, in_float64=adapter.float64)
             return first_run, RepeatedContext(guarded)
 
-        run_shared, arguments = share_arguments(block, drop_cache(xs))
-        options = drop_cache(kwargs)
-        return run_recomputed(run_shared, *arguments, context_fn=make_contexts, **options)
+        return run_recomputed(block, xs, kwargs, context_fn=make_contexts)
 
     def count_attention() -> int:
         """Return how many matmuls attention makes in one forward pass."""

@@ -229,7 +229,6 @@ def empty_cache(adapter: TorchAdapter, every: int = 1) -> Proof:
         return {
             "segments_freed_by_the_call": freed_after - freed_before,
             "segments_freed_by_steps": freed_before - counts[0],
-            "reserved_bytes": torch.cuda.memory_reserved(),
         }
 
     # segments and not bytes: how many bytes can be given back is the result of the measurement
@@ -302,7 +301,7 @@ def memory_fraction(adapter: TorchAdapter, share: float = 0.8) -> Proof:
         torch.cuda.set_per_process_memory_fraction(1.0)
         refused_without = is_refused(size)
         torch.cuda.set_per_process_memory_fraction(share)
-        return {"bytes_asked": size, "refused": refused, "refused_without": refused_without}
+        return {"refused": refused, "refused_without": refused_without}
 
     return expect(refused=True, refused_without=False).counting(ask_for_more)
 
@@ -340,7 +339,6 @@ def after_training(adapter: TorchAdapter, cleared: bool) -> Proof:
             gc.collect()
             torch.cuda.empty_cache()
         counts["segments_given_back"] = _count_freed_segments() - freed
-        counts["bytes_held_before_evaluation"] = torch.cuda.memory_reserved()
 
     adapter.before_first_step.append(train)
     # segments and not bytes: how many bytes can be given back is the result of the measurement

@@ -169,7 +169,6 @@ class StepCounter(OperatorMode):
         self.blocks = blocks
         self.lasting = list(lasting)  # kept alive, so that nothing else gets their addresses
         self.lasting_storages = find_storages(self.lasting)
-        self.saved: dict[int, int] = {}  # bytes by address, of the whole step
         self.activations: dict[int, int] = {}  # bytes by address, of the current forward pass
         self.activation_bytes = 0  # the most that one forward pass saved
         self.counts = Counter(saved_tensors=0, samples_per_pass=0, block_runs=0, forward_passes=0)
@@ -268,7 +267,6 @@ class StepCounter(OperatorMode):
         """Count a tensor that is saved for the backward pass."""
         self.counts["saved_tensors"] += 1
         for address, size in find_storages([tensor]).items():
-            self.saved[address] = size
             if address not in self.lasting_storages:
                 self.activations[address] = size
         self.activation_bytes = max(self.activation_bytes, sum(self.activations.values()))
@@ -279,7 +277,6 @@ class StepCounter(OperatorMode):
         return {
             "blocks": len(self.blocks),
             **self.counts,
-            "saved_bytes": sum(self.saved.values()),
             "activation_bytes": self.activation_bytes,
             "products": dict(self.matmuls),
             "convolutions": dict(self.convolutions),

@@ -99,20 +99,13 @@ def find_places(
     a step.
     """
     with replace_attributes(adapter.model, block_runner=user_blocks.call_block):
-        plain = count_places(adapter, compute_plainly, context)
-    return plain, count_places(adapter, TorchAdapter.one_step)
-
-
-def count_places(
-    adapter: TorchAdapter,
-    compute: Callable[[TorchAdapter], None],
-    context: Callable[[], AbstractContextManager[Any]] = nullcontext,
-) -> MatmulPlaces:
-    """Return where a computation in this context makes matmuls, and in which types."""
+        adapter.seed()
+        with context(), MatmulPlaces(adapter.model) as plain:
+            compute_plainly(adapter)
     adapter.seed()
-    with context(), MatmulPlaces(adapter.model) as places:
-        compute(adapter)
-    return places
+    with MatmulPlaces(adapter.model) as observed:
+        adapter.one_step()
+    return plain, observed
 
 
 def compute_plainly(adapter: TorchAdapter) -> None:
@@ -180,9 +173,8 @@ def list_widened(adapter: TorchAdapter, plain: MatmulPlaces, observed: MatmulPla
 @switch
 def amp_bf16(adapter: TorchAdapter) -> Proof:
     """Enter autocast for each forward pass: it caches the cast weights until it is left."""
-    adapter.recipe.contexts.append(
-        partial(torch.autocast, adapter.torch_device.type, torch.bfloat16)
-    )
+    device = adapter.torch_device.type
+    adapter.recipe.contexts.append(partial(torch.autocast, device, torch.bfloat16))
     return expect_autocast(adapter, "bfloat16")
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Self
 
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -35,7 +35,32 @@ TYPES = {
 MATRIX = ("addmm", "mm", "bmm")
 
 
-class Profiled:
+class ProfiledContext:
+    """Context that records a profile, as `events` and `recorded` once it is left."""
+
+    def __enter__(self) -> Self:
+        """Start the profiler, and set the hooks."""
+        self.stack = contextlib.ExitStack()
+        profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
+        self.profiler = self.stack.enter_context(profiler)
+        self.set_hooks(self.stack.enter_context)
+        return self
+
+    def set_hooks(self, enter: Callable[[Any], Any]) -> None:
+        """Set hooks, and `enter` the handle of each, which removes it when the context ends."""
+
+    def __exit__(self, *error: Any) -> None:
+        """Remove the hooks, stop the profiler, and keep its events.
+
+        The raw ones, by the ids of the others, have types and strides.
+        """
+        self.stack.close()
+        self.events = list(self.profiler.events() or ())
+        raw_events = self.profiler.profiler.kineto_results.events()
+        self.recorded = {event.correlation_id(): event for event in raw_events}
+
+
+class Profiled(ProfiledContext):
     """Context that counts what one compiled step does.
 
     Args:
@@ -57,23 +82,13 @@ class Profiled:
         self.samples_per_pass = 0
         self.block_runs = 0
 
-    def __enter__(self) -> Profiled:
-        """Start the profiler, and hook into the model and the blocks."""
-        self.stack = contextlib.ExitStack()
-        profiler = profile(activities=[ProfilerActivity.CPU], record_shapes=True)
-        self.profiler = self.stack.enter_context(profiler)
-        enter = self.stack.enter_context  # of a handle: it removes the hook when the stack closes
+    def set_hooks(self, enter: Callable[[Any], Any]) -> None:
+        """Hook into the model and the blocks."""
         if self.model is not None:
             enter(self.model.register_forward_pre_hook(self.before_pass, with_kwargs=True))
             enter(self.model.register_forward_hook(self.after_pass))
         for block in self.hooked_blocks:
             enter(block.register_forward_pre_hook(self.before_block))
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        """Remove the hooks, stop the profiler, and keep its events."""
-        self.stack.close()
-        self.events, self.recorded = read_profile(self.profiler)
 
     def before_block(self, module: Any, args: Any) -> None:
         """Count an execution of a block."""
@@ -147,7 +162,7 @@ class Profiled:
         }
 
 
-class MatmulPlaces:
+class MatmulPlaces(ProfiledContext):
     """Context that counts the matmuls of a model's forward passes by their place and type.
 
     A place is the name of the module, or `loss` outside of modules, and that of the operator.
@@ -166,23 +181,18 @@ class MatmulPlaces:
         self.in_float32: Counter[str] = Counter()  # by place
         self.repeated_in_float32: Counter[str] = Counter()  # by place, in a backward pass
 
-    def __enter__(self) -> MatmulPlaces:
-        """Start the profiler, and mark each module in the profile."""
-        self.stack = contextlib.ExitStack()
-        enter = self.stack.enter_context
-        self.profiler = enter(profile(activities=[ProfilerActivity.CPU], record_shapes=True))
+    def set_hooks(self, enter: Callable[[Any], Any]) -> None:
+        """Mark each module in the profile."""
         enter(nn.modules.module.register_module_forward_pre_hook(self.enter_module))
         # always: a repeated pass ends by an error as soon as it has all that is needed
         leave = self.leave_module
         enter(nn.modules.module.register_module_forward_hook(leave, always_call=True))
-        return self
 
     def __exit__(self, *error: Any) -> None:
         """Stop the profiler, and count what it has recorded."""
-        self.stack.close()
-        events, recorded = read_profile(self.profiler)
-        for matmul in list_innermost(events, MATMULS + OTHER_PRODUCTS):
-            self.count(matmul, recorded[matmul.id])
+        super().__exit__(*error)
+        for matmul in list_innermost(self.events, MATMULS + OTHER_PRODUCTS):
+            self.count(matmul, self.recorded[matmul.id])
 
     def count(self, matmul: Any, recorded: Any) -> None:
         """Count a matmul, given as the profiler's event and the raw one, unless it is backward."""
@@ -208,12 +218,6 @@ class MatmulPlaces:
     def leave_module(self, module: nn.Module, args: Any, output: Any) -> None:
         """Mark that a module's forward pass has ended."""
         self.running.pop().__exit__(None, None, None)
-
-
-def read_profile(profiler: Any) -> tuple[list[Any], dict[int, Any]]:
-    """Return a profile's events, and by their ids the raw ones, which have types and strides."""
-    raw_events = profiler.profiler.kineto_results.events()
-    return list(profiler.events() or ()), {event.correlation_id(): event for event in raw_events}
 
 
 def list_innermost(events: list[Any], names: tuple[str, ...]) -> list[Any]:

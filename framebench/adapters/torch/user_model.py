@@ -171,23 +171,18 @@ def make_plain_model() -> nn.Module:
             "model", f"model() must return a torch.nn.Module, and it returned {returned}"
         )
     for name, tensor in model.state_dict(keep_vars=True).items():
-        reason = explain_unusable(tensor)
+        reason = ""
+        if nn.parameter.is_lazy(tensor):
+            reason = "has no shape yet: call the model once in model(), as on `batch(1)[0]`"
+        elif isinstance(tensor, nn.Parameter) and tensor.dtype == torch.float64:
+            reason = "is float64, and the baseline computes in float32: return model.float()"
+        elif isinstance(tensor, Tensor) and tensor.layout != torch.strided:
+            reason = "is sparse, and cannot be compared: keep it as an attribute, not as a buffer"
         if reason:
             raise user().fault("model", f"{name} {reason}")
     MODELS.add(model)
     user().takes_batch = callable(find_training_step(model))
     return TrainingModel(model) if user().takes_batch else model
-
-
-def explain_unusable(tensor: Any) -> str:
-    """Return why a weight or buffer cannot be measured, or "" if it can."""
-    if nn.parameter.is_lazy(tensor):
-        return "has no shape yet: call the model once in model(), as on `batch(1)[0]`"
-    if isinstance(tensor, nn.Parameter) and tensor.dtype == torch.float64:
-        return "is float64, and the baseline computes in float32: return model.float()"
-    if isinstance(tensor, Tensor) and tensor.layout != torch.strided:
-        return "is sparse, and cannot be compared: keep it as an attribute, not as a buffer"
-    return ""
 
 
 def check_measurable(model: nn.Module) -> None:
