@@ -1,9 +1,9 @@
-"""Give an object other attributes for a while."""
+"""Give objects other attributes for a while."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 
@@ -18,3 +18,15 @@ def replace_attributes(owner: Any, **values: Any) -> Iterator[None]:
     finally:
         for name, value in before.items():
             setattr(owner, name, value)
+
+
+@contextmanager
+def freeze_statistics(norms: Sequence[Any]) -> Iterator[None]:
+    """Freeze the running statistics of batch norms in this context; they still use the batch's.
+
+    The first forward pass of a block that is computed a second time has updated them already.
+    """
+    with ExitStack() as stack:
+        for norm in norms:
+            stack.enter_context(replace_attributes(norm, momentum=0.0))
+        yield

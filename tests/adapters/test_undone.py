@@ -10,8 +10,7 @@ from tests.adapters.undone import (
     TF32_ALONE,
     judge_undone,
     judge_untouched,
-    read_sabotages,
-    read_untouched,
+    read_table,
 )
 from tests.marks import rarely
 from tests.processes import run_inside
@@ -27,10 +26,10 @@ UNDONE_BY_XLA = ("transformer/jax/train/amp_bf16/b4/tiny", "transformer/jax/eval
 @pytest.mark.parametrize("table", TABLES)
 def test_undone_strategies_are_not_proven(table, environment):
     framework, _, _ = table.partition("_")
-    sabotages = read_sabotages(table)
+    sabotages = read_table(table)["sabotage"]
     proven, refuted = judge_undone(environment[framework], sabotages)
     assert proven == {}
-    assert refuted.keys() == {sabotage.name for sabotage in sabotages}
+    assert refuted.keys() == {sabotage["name"] for sabotage in sabotages}
 
 
 def test_strategies_that_xla_undoes_are_not_proven(environment):
@@ -43,7 +42,7 @@ def test_strategies_that_xla_undoes_are_not_proven(environment):
 @pytest.mark.parametrize("table", TABLES)
 def test_untouched_strategies_are_proven(table, environment):
     framework, _, _ = table.partition("_")
-    cases = read_untouched(table)
+    cases = read_table(table)["untouched"]
     proven, refuted = judge_untouched(environment[framework], cases)
     assert refuted == {}
     assert proven.keys() == set(cases)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from framebench.engine.environments import Environment
 from tests.processes import get_compilation_caches, run_inside
 
 Judged = dict[str, str]  # name -> evidence
+Sabotage = dict[str, str]  # its name, case and code
 # which precisions are proven, of a device that rounds no products, some of them, or all
 FP32_ALONE = {"fp32": True, "tf32": False}
 NEITHER = {"fp32": False, "tf32": False}
@@ -20,33 +20,18 @@ TF32_ALONE = {"fp32": False, "tf32": True}
 PROGRAM = Path(__file__).parent / "programs" / "undone_prove.py"
 
 
-@dataclass(frozen=True)
-class Sabotage:
-    """What is done to a case's adapter once it is built, before its first step."""
-
-    name: str
-    case: str
-    code: str
-
-
-def read_sabotages(framework: str) -> list[Sabotage]:
-    """Return what is done to cases of a framework (`undone_FRAMEWORK.toml`)."""
-    return [Sabotage(**row) for row in _read_table(framework)["sabotage"]]
-
-
-def read_untouched(framework: str) -> list[str]:
-    """Return cases of a framework to which nothing is done."""
-    return _read_table(framework)["untouched"]
-
-
-def _read_table(framework: str) -> dict[str, Any]:
+def read_table(framework: str) -> dict[str, Any]:
+    """Return what is done to cases of a framework (`undone_FRAMEWORK.toml`), and `untouched`."""
     file = Path(__file__).with_name(f"undone_{framework}.toml")
     return tomllib.loads(file.read_text())
 
 
 def judge_undone(environment: Environment, sabotages: list[Sabotage]) -> tuple[Judged, Judged]:
-    """Return the proofs that say yes, and those that say no."""
-    orders = json.dumps([(each.name, each.case, each.code) for each in sabotages])
+    """Return the proofs that say yes, and those that say no.
+
+    The code of each sabotage runs on its case's adapter once it is built, before its first step.
+    """
+    orders = json.dumps([(each["name"], each["case"], each["code"]) for each in sabotages])
     verdicts = run_inside(environment, PROGRAM, orders, variables=get_compilation_caches())
     proven, refuted = {}, {}
     for name, (is_proven, evidence) in verdicts.items():
@@ -59,4 +44,4 @@ def judge_undone(environment: Environment, sabotages: list[Sabotage]) -> tuple[J
 
 def judge_untouched(environment: Environment, cases: Iterable[str]) -> tuple[Judged, Judged]:
     """Return the proofs that say yes, and those that say no, of cases to which nothing is done."""
-    return judge_undone(environment, [Sabotage(case, case, "") for case in cases])
+    return judge_undone(environment, [{"name": case, "case": case, "code": ""} for case in cases])

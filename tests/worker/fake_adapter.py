@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -23,6 +23,7 @@ class ScriptedAdapter:
         self.losses: Iterator[float] = iter(losses)
         self.outputs = 0
         self.outputs_per_step: Counter[int] = Counter()
+        self.seconds_spent: dict[str, float] = defaultdict(float)
         self.steps = 0
         self.restored_at = 0
         self.is_restored = False
@@ -39,6 +40,9 @@ class ScriptedAdapter:
 
     def synchronize(self) -> None:
         """Wait for nothing."""
+
+    def make_stopwatch(self) -> None:
+        """Return no stopwatch: there is no device."""
 
     def device(self) -> str:
         return "cpu"

@@ -3,43 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from typing import Any
 
 import pytest
 
 from framebench.suite.result import TimeResult
 from framebench.suite.selectors import parse
 from framebench.worker.stepping import Timing
+from tests.worker.fake_adapter import ScriptedAdapter
 
 
-class Waiting:
+class Waiting(ScriptedAdapter):
     """Half of each step is spent waiting."""
-
-    case = parse("transformer/torch/eval/no_grad/b4/tiny")
-    budget_s = 60.0
-
-    def __init__(self) -> None:
-        self.seconds_spent: dict[str, float] = defaultdict(float)
-        self.outputs_per_step: Counter[int] = Counter()
-        self.steps = self.outputs = 0
 
     def step(self) -> None:
         start = time.perf_counter()
         time.sleep(0.01)
         self.seconds_spent["wait"] += time.perf_counter() - start
         time.sleep(0.01)
-        self.steps, self.outputs = self.steps + 1, self.outputs + 1
-
-    def synchronize(self) -> None: ...
-
-    def make_stopwatch(self) -> None: ...
-
-    def device(self) -> str:
-        return "cpu"
 
 
 def test_shares_of_time_ignore_steps_after_the_turns():
-    adapter = Waiting()
+    adapter: Any = Waiting(parse("transformer/torch/eval/no_grad/b4/tiny"))
     adapter.step()  # a warm-up
     timing = Timing(adapter)
     for _ in range(2):

@@ -13,10 +13,9 @@ import jittor as jt
 from jittor import Module, Var, nn
 
 from framebench.adapters.base import Switches
-from framebench.adapters.batch_norm import freeze_statistics
 from framebench.adapters.jittor.adapter import JittorAdapter, list_trainable
 from framebench.adapters.proof import Evidence, Proof, above, at_least, equal_to, expect
-from framebench.adapters.replacing import replace_attributes
+from framebench.adapters.replacing import freeze_statistics, replace_attributes
 
 switch = Switches()
 

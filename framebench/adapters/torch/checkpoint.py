@@ -14,9 +14,8 @@ from torch.utils.checkpoint import checkpoint as recompute
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from framebench.adapters.base import Switches
-from framebench.adapters.batch_norm import freeze_statistics
 from framebench.adapters.proof import Evidence, Proof, above, at_least, equal_to, expect
-from framebench.adapters.replacing import replace_attributes
+from framebench.adapters.replacing import freeze_statistics, replace_attributes
 from framebench.adapters.torch.adapter import TorchAdapter
 from framebench.adapters.torch.modes import WidenedCasts
 from framebench.adapters.torch.observe import BATCHED_MATMULS, StepCounter
