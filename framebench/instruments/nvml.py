@@ -17,6 +17,7 @@ MIB = 2**20
 JOULE = 1000  # millijoules, in which NVML counts energy
 WATT = 1000  # milliwatts, in which it counts power
 IDLE = 2 * 2**30  # bytes that an idle GPU has in use at most: those that the driver keeps
+INTERVAL_S = 0.02  # between two samples of a process's memory
 UNMOVED = 64 * MIB  # by which the bytes in use may differ between two idle moments
 
 
@@ -161,7 +162,7 @@ class ProcessPeak:
     process, `growth` may say instead by how much the use of the whole GPU rose.
     """
 
-    def __init__(self, pid: int, used_before: int | None = None, interval_s: float = 0.02) -> None:
+    def __init__(self, pid: int, used_before: int | None = None) -> None:
         """Prepare to watch a process; a thread takes samples while the context is open.
 
         `used_before` is what the GPU had in use before the process began, in bytes. Without it
@@ -169,7 +170,6 @@ class ProcessPeak:
         """
         self.pid = pid
         self.used_before = used_before
-        self.interval = interval_s
         self.peak: int | None = None
         self.used_after: int | None = None  # in use on the GPU at the end
         self.most_used: int | None = None  # the most in use on the GPU
@@ -201,7 +201,7 @@ class ProcessPeak:
         with contextlib.suppress(pynvml.NVMLError):
             handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
             devices = list(handles)
-            while not self.done.wait(self.interval):
+            while not self.done.wait(INTERVAL_S):
                 self.take_sample(devices)
 
     def take_sample(self, devices: list[object]) -> None:

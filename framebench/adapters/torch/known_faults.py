@@ -16,7 +16,7 @@ from framebench.suite.case import Case
 WRONG_GRADIENT = 0.1
 LAYER_NORM_FAULT = (
     "adds up the gradients of a layer norm's weights, such as {weight}, in bfloat16 on some "
-    "processors (docs/try.md)"
+    "processors"
 )
 MASK_FAULT = (
     "draws random numbers anew where activation_memory_budget has them computed again: dropout "
@@ -24,11 +24,9 @@ MASK_FAULT = (
 )
 GRU_FAULT = (
     "changes a product of its GRU in place, which selective checkpointing has saved, and does not "
-    "notice (docs/try.md)"
+    "notice"
 )
-INTERPOLATION_FAULT = (
-    "loses gradients below `interpolate` in a compiled step in bfloat16 (docs/try.md)"
-)
+INTERPOLATION_FAULT = "loses gradients below `interpolate` in a compiled step in bfloat16"
 
 
 def find_known_fault(case: Case) -> str | None:
