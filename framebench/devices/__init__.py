@@ -122,9 +122,8 @@ def simulate(
     require("torch", "pip install torch")
     from framebench.devices.simulation import torch_simulate
     from framebench.devices.simulation.blocks import Settings
-    from framebench.devices.simulation.torch_choices import UnknownChoice
+    from framebench.devices.simulation.torch_choices import UnknownChoice, UnknownTiming
     from framebench.devices.simulation.torch_device import CUDA
-    from framebench.devices.simulation.torch_streams import UnknownTiming
 
     settings = Settings(
         limit=target.memory_bytes if limit is None else limit,

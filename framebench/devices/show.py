@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from framebench.cli.shared import echo, fail, out, repeat_options, say, show_progress
-from framebench.devices.catalog import GIB, Device, find
+from framebench.devices.catalog import DEVICES, GIB, Device, find
 from framebench.devices.found_wrong import WrongResult, find_wrong_on_gpus
 from framebench.devices.plans import planning
 from framebench.devices.plans.planned import Planned, compute_saving, find_upper_needs
@@ -203,6 +203,16 @@ def describe_refusal(planned: Planned, device: Device) -> str:
     return f"does not fit: needs {needs / GIB:,.1f} GiB, and the device has {device.gib:,.1f} GiB"
 
 
+def find_larger_device(device: Device, planned: Planned) -> Device | None:
+    """Return the smallest device of the same kind with what a refused case needs, or None.
+
+    If the compiler does not tell the needs, it is the smallest with more memory.
+    """
+    least = max(find_upper_needs(planned) or 0, device.memory_bytes + 1)
+    larger = [one for one in DEVICES if one.kind == device.kind and one.memory_bytes >= least]
+    return min(larger, key=lambda one: one.memory_bytes, default=None)
+
+
 def explain_on_device(selector: str, name: str, results: Path, as_json: bool) -> None:
     """Print the parts of one case's peak, and the lines of the source that hold most of it."""
     device, cases = find(name), planning.select_cases(selector)
@@ -211,6 +221,12 @@ def explain_on_device(selector: str, name: str, results: Path, as_json: bool) ->
     (planned,) = plan_with_progress(cases, device, results)
     if planned.outcome != "planned":
         reason = f"{planned.case} on {device.name}: {describe_refusal(planned, device)}"
+        larger = find_larger_device(device, planned)
+        if planned.outcome == "refused" and larger is not None:
+            reason += (
+                f". A larger device shows what takes it: framebench explain {planned.case} "
+                f"--device {larger.name}"
+            )
         fail(reason, 1 if planned.outcome == "failed" else 2)
     if as_json:
         echo(planned.model_dump_json(indent=1))

@@ -106,7 +106,7 @@ def test_a_script_that_finds_its_own_gpu_takes_the_memory_of_one_that_is_given_i
 
 @pytest.mark.parametrize("script", ["make_outside_step", "make_outside_model_step"])
 def test_a_script_that_runs_on_the_cpu_is_refused(scripts, script):
-    assert scripts[script].startswith("StepOnHost: the step ran on the CPU (programs/cuda_scripts")
+    assert scripts[script].startswith("StepOnHost: the step ran on the CPU (programs/training.py:")
 
 
 def test_a_script_may_limit_its_own_memory(scripts):

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from framebench.devices.simulation.scope import BY_TIMING
+
 aten = torch.ops.aten
 MASKS = (torch.bool, torch.uint8)
 SPARSE = (
@@ -37,6 +39,27 @@ class BoundedStep(NotImplementedError):
 
     why_least: str
     why_most: str
+
+
+class UnknownTiming(BoundedStep):
+    """A step uses memory on another stream, so that what it reserves can only be bounded.
+
+    `Tensor.record_stream` tells the allocator so. When the program drops the tensor, such as one
+    that is copied to the host, its block stays taken until that stream is done, which the GPU
+    decides. The step is run twice: as if the stream were done at once, and as if it were not
+    before the step ends.
+    """
+
+    why_least = "its tensors, if each copy on another stream were done at once"
+    why_most = (
+        "what the allocator reserves, if no copy on another stream were done before the step ends, "
+        "and all were then"
+    )
+
+    def __init__(self, line: str) -> None:
+        """Remember the line of the program that records the stream; empty if none is known."""
+        place = f" ({line})" if line else ""
+        super().__init__(f"{BY_TIMING}{place}")
 
 
 class UnknownChoice(BoundedStep):

@@ -33,11 +33,10 @@ from framebench.devices.simulation import (
 from framebench.devices.simulation.allocator import DEFAULT_STREAM, Allocator
 from framebench.devices.simulation.blocks import Block, OutOfMemory
 from framebench.devices.simulation.conditions import find_answer
-from framebench.devices.simulation.torch_choices import UnknownChoice
+from framebench.devices.simulation.torch_choices import UnknownChoice, UnknownTiming
 from framebench.devices.simulation.torch_device import is_on_gpu
 from framebench.devices.simulation.torch_gpu import BLAS_LT_WORKSPACE, Gpu
 from framebench.devices.simulation.torch_snapshot import make_snapshot
-from framebench.devices.simulation.torch_streams import UnknownTiming
 
 aten = torch.ops.aten
 # what linear layers and embeddings run

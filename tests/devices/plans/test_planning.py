@@ -22,13 +22,21 @@ from framebench.devices.plans import planning, process, store
 from framebench.devices.plans import version as planners
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.version import ANSWERED_SINCE
+from framebench.devices.show import find_larger_device
 from framebench.devices.simulation import cudnn
 from framebench.engine import environments, releases
 from framebench.engine.environments import Environment, SetupError
 from framebench.records.pins import find_pinned_version
 from framebench.suite.case import Case
 from tests.callbacks import ignore
-from tests.devices.fake_predictions import CASE, MIB, PARTS, make_origin, make_planned
+from tests.devices.fake_predictions import (
+    CASE,
+    MIB,
+    PARTS,
+    make_origin,
+    make_planned,
+    make_unplanned,
+)
 from tests.processes import framebench, read_json
 
 H100 = find("h100-80gb")
@@ -276,6 +284,22 @@ def test_one_peak_is_explained(tmp_path, fake_planner):
     assert explained["largest"] == [buffers]
     many = framebench("explain", "transformer/jax/train/*/b4/tiny", *options, code=2)
     assert "explain is about one" in many.stderr
+
+
+@pytest.mark.parametrize(
+    ("device", "needs_gib", "larger"),
+    [
+        ("rtx3090-24gb", 27, "a100-40gb"),  # the smallest GPU with as much; no TPU
+        ("rtx3090-24gb", 36, "h100-80gb"),  # with the error and a context more than 39.4 GiB
+        ("rtx3090-24gb", None, "a100-40gb"),  # the compiler does not tell
+        ("b200", 200, None),
+    ],
+)
+def test_a_refused_case_names_a_larger_device(device, needs_gib, larger):
+    needs_bytes = needs_gib and needs_gib * 2**30
+    refused = make_unplanned("refused", device=device, needs_bytes=needs_bytes)
+    found = find_larger_device(find(device), refused)
+    assert (found.name if found else None) == larger
 
 
 def test_two_releases_are_compared_to_the_byte(tmp_path, fake_planner):

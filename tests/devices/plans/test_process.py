@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
 
 from framebench.devices.catalog import find
+from framebench.devices.plans.answer import PlannerAnswer
 from framebench.devices.plans.process import Servers
 from framebench.engine.children import CHILDREN
 from framebench.suite.case import Case
@@ -79,6 +80,20 @@ def servers() -> Iterator[Servers]:
         yield servers
 
 
+@pytest.fixture
+def plan_file(servers, environment, tmp_path) -> Callable[[str], PlannerAnswer]:
+    """Return a function that plans the baseline of a user's file with this code, `mine.py`."""
+
+    def plan(code: str) -> PlannerAnswer:
+        file = tmp_path / "mine.py"
+        file.write_text(code)
+        model = trial.inspect_file(file, 2)
+        with trial.use_model(model):
+            return servers.plan(environment["torch"], model.baseline, H100)
+
+    return plan
+
+
 def test_one_server_plans_case_after_case(servers, environment):
     answers = [servers.plan(environment["torch"], case, H100) for case in (CASE, TF32, CASE)]
     assert {answer.outcome for answer in answers} == {"planned"}
@@ -88,36 +103,24 @@ def test_one_server_plans_case_after_case(servers, environment):
     assert server.process.returncode == 0
 
 
-def test_a_case_that_ends_its_process_does_not_end_the_server(servers, environment, tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text(ABORTS)
-    model = trial.inspect_file(file, 2)
-    with trial.use_model(model):
-        failed = servers.plan(environment["torch"], model.baseline, H100)
-        other = servers.plan(environment["torch"], CASE, H100)
+def test_a_case_that_ends_its_process_does_not_end_the_server(servers, plan_file, environment):
+    failed = plan_file(ABORTS)
+    other = servers.plan(environment["torch"], CASE, H100)
     assert failed.outcome == "failed"
     assert "the planner ended with -6" in str(failed.reason)
     assert other.outcome == "planned"
     assert len(servers.started) == 1
 
 
-def test_an_error_in_a_backward_pass_names_the_line_of_the_file(servers, environment, tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text(FAILS_IN_BACKWARD)
-    model = trial.inspect_file(file, 2)
+def test_an_error_in_a_backward_pass_names_the_line_of_the_file(plan_file):
     line = FAILS_IN_BACKWARD.splitlines().index("        return gradient @ gradient") + 1
-    with trial.use_model(model):
-        failed = servers.plan(environment["torch"], model.baseline, H100)
+    failed = plan_file(FAILS_IN_BACKWARD)
     assert failed.outcome == "failed"
-    assert str(failed.reason).startswith(f"{file}:{line}: RuntimeError: ")
+    assert f"mine.py:{line}: RuntimeError: " in str(failed.reason)
 
 
-def test_a_choice_that_takes_no_memory_of_the_gpu_is_no_obstacle(servers, environment, tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text(CHOOSES_ON_HOST)
-    model = trial.inspect_file(file, 2)
-    with trial.use_model(model):
-        answer = servers.plan(environment["torch"], model.baseline, H100)
+def test_a_choice_that_takes_no_memory_of_the_gpu_is_no_obstacle(plan_file):
+    answer = plan_file(CHOOSES_ON_HOST)
     assert (answer.outcome, answer.reason) == ("planned", None)
 
 

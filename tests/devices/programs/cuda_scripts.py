@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 
 from framebench.devices import DoesNotFit, simulate
+from tests.devices.programs.training import make_training_step
 
 warnings.simplefilter("ignore")  # scripts use forms that PyTorch has deprecated
 WIDTH = 1024
@@ -123,18 +124,6 @@ def make_layer_step(device, make_batch=None):
     model = nn.Linear(WIDTH, WIDTH, bias=False).to(device)
     batch = torch.randn(ROWS, WIDTH).to(device) if make_batch is None else make_batch()
     return make_training_step(model, batch)
-
-
-def make_training_step(model, batch):
-    """Return a step of AdamW, whose loss is the mean square of the output."""
-    optimizer = torch.optim.AdamW(model.parameters())
-
-    def step():
-        optimizer.zero_grad()
-        model(batch).square().mean().backward()
-        optimizer.step()
-
-    return step
 
 
 def make_chosen_step(_):

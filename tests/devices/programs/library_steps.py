@@ -14,6 +14,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from framebench.devices import DoesNotFit, simulate
+from tests.devices.programs.training import make_training_step
 
 WIDTH = 1024
 ROWS = 64
@@ -33,18 +34,6 @@ def make_linear_step(device):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-
-    return step
-
-
-def make_training_step(model, batch):
-    """Return a step of AdamW, whose loss is the mean square of the output."""
-    optimizer = torch.optim.AdamW(model.parameters())
-
-    def step():
-        optimizer.zero_grad()
-        model(batch).square().mean().backward()
-        optimizer.step()
 
     return step
 

@@ -1,4 +1,7 @@
-"""Memory for sorting on a simulated H100, next to sizes that were computed by hand."""
+"""Memory for sorts and sums on a simulated GPU, next to sizes that were computed by hand.
+
+Those of sums are in an H200's own history.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import pytest
 from tests.processes import run_inside
 
 PROGRAM = Path(__file__).parent / "programs" / "sorts.py"
+MIB = 2**20
 INDEX = 8  # bytes of an int64
 LINEAR = 8 * 1024 * INDEX  # one index for each of 8 x 1,024 tokens
 PAIRS = 8 * 1024 * 2 * INDEX  # CUB's second buffer of keys and places
@@ -57,6 +61,25 @@ def test_what_sorting_takes_is_given_back(sorted_on_gpu):
         ("parts of rows", 64 * 8192 * 4 + 64 * 8192 * (8 + 8 + 4 + 4 + 8)),
         # the results, sorted, and what sorting columns takes
         ("the best 8,192 of two columns", 2 * 8192 * (8 + 4 + 4 + 4 + 8 + 8 + 8 + 4 + 4 + 8)),
+        # 8 x 1024 tokens, as in the history of the Transformer: twelve of each a step
+        ("768 sums", 48 * MIB),
+        ("2304 sums", int(132.75 * MIB)),
+        ("3072 sums", 132 * MIB),
+        # half precision is added up in float32, float64 in itself, truth values in int64
+        ("sums in half precision", 48 * MIB),
+        ("sums in float64", 96 * MIB),
+        ("sums of truth values", 96 * MIB),
+        ("sums of few rows", 0),  # each thread adds up its column
+        ("sums along rows", 0),  # blocks of threads share no memory worth counting
+        ("sums of a transposed matrix", 0),
+        ("a sum of all dimensions", 0),
+        ("a sum without dimensions", 0),
+        ("a sum of one number", 0),
+        ("a sum of no number", 0),
+        # five copies of the indices; a partial sum for each word, and one for each ten
+        ("an embedding of 8,192 words", 5 * 8192 * INDEX + (8192 + 819) * (INDEX + 768 * 4)),
+        ("an embedding of 3,072 words", 0),  # they are not sorted
+        ("an embedding with padding", 5 * 3072 * INDEX + (3072 + 307) * (INDEX + 768 * 4)),
         ("no rows of a table", 0),
     ],
 )

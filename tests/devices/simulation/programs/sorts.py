@@ -1,4 +1,4 @@
-"""What sorting on a simulated GPU asks the allocator for: bytes by name, printed as JSON.
+"""What sorts and sums on a simulated GPU ask the allocator for: bytes by name, printed as JSON.
 
 `requests` has those of operators on tensors without memory, and `peaks` the bytes that a step's
 temporaries take at once.
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from framebench.devices.catalog import find
-from framebench.devices.simulation import torch_sorts
+from framebench.devices.simulation import torch_sorts, torch_sums
 from framebench.devices.simulation.torch_gpu import Gpu
 from framebench.devices.simulation.torch_simulate import simulate
 
@@ -28,6 +28,16 @@ def make(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 def put(target: Tensor, indices: list[Tensor | None], values: Tensor) -> list[int]:
     return list(torch_sorts.put_by_index((target, indices, values, True), GPU))
+
+
+def sum_columns(values: Tensor, *dims: list[int]) -> list[int]:
+    return torch_sums.sum_columns((values, *dims), GPU)
+
+
+def look_up_backward(texts: int, padding: int = -1) -> list[int]:
+    """Return what an embedding's gradient requests around itself; -1 is no index of padding."""
+    arguments = (make(texts, 1024, WIDTH), make(texts, 1024, dtype=torch.int64), WORDS, padding)
+    return [size for size in torch_sums.embedding_backward([], arguments, GPU) if size]
 
 
 tokens = make(*TOKENS, dtype=torch.int64)
@@ -54,6 +64,22 @@ REQUESTS = {
     "columns": list(torch_sorts.sort((make(8192, 64), 0), GPU)),
     "parts of rows": list(torch_sorts.sort((make(64, 16384)[:, :8192],), GPU)),
     "the best 8,192 of two columns": list(torch_sorts.topk((make(16384, 2), 8192, 0), GPU)),
+    "768 sums": sum_columns(make(8192, 768), [0]),
+    "2304 sums": sum_columns(make(8192, 2304), [0]),
+    "3072 sums": sum_columns(make(8192, 3072), [0]),
+    "sums in half precision": sum_columns(make(8192, 768, dtype=torch.bfloat16), [0]),
+    "sums in float64": sum_columns(make(8192, 768, dtype=torch.float64), [0]),
+    "sums of truth values": sum_columns(make(8192, 768, dtype=torch.bool), [0]),
+    "sums of few rows": sum_columns(make(8, 786432), [0]),
+    "sums along rows": sum_columns(make(8192, 768), [1]),
+    "sums of a transposed matrix": sum_columns(make(768, 8192).T, [0]),
+    "a sum of all dimensions": sum_columns(make(8192, 768), [0, 1]),
+    "a sum without dimensions": sum_columns(make(8192, 768)),
+    "a sum of one number": sum_columns(make(), [0]),
+    "a sum of no number": sum_columns(make(10**6, 0), [0]),
+    "an embedding of 8,192 words": look_up_backward(8),
+    "an embedding of 3,072 words": look_up_backward(3),
+    "an embedding with padding": look_up_backward(3, padding=0),
     "no rows of a table": put(table, [make(0, dtype=torch.int64)], make(0, WIDTH)),
 }
 
