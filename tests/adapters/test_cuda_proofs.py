@@ -42,6 +42,12 @@ def test_gpu_strategies_of_torch_are_proven_only_when_in_effect(environment):
             "nothing is cached": expect_cache(False, by_call=0, by_steps=4),
             "steps free, too": expect_cache(True, by_call=4, by_steps=5),
         },
+        "expandable_segments": {"all are": True, "one is": False, "there are none": False},
+        "malloc_async": {
+            "the driver counts": True,
+            "PyTorch has segments": False,
+            "nothing is counted": False,
+        },
         "autotune": {"kernels are tried": True, "none are": False},
     }
 
@@ -71,7 +77,7 @@ def test_offloading_in_torch_computes_the_same_and_is_proven(environment):
 JAX = PROGRAMS / "cuda_proofs_jax.py"
 
 
-def test_an_autotuner_of_jax_that_was_not_switched_off_is_not_proven(environment):
+def test_undone_gpu_strategies_of_jax_are_not_proven(environment):
     flags = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
     off = run_inside(environment["jax"], JAX, "0", variables=flags)
     on = run_inside(environment["jax"], JAX, "4")
@@ -80,6 +86,10 @@ def test_an_autotuner_of_jax_that_was_not_switched_off_is_not_proven(environment
     assert off["evidence"] == {"allocations_untried": 0, "allocations_tried": 20}
     assert not on["autotune"]
     assert on["evidence"] == {"allocations_untried": 20, "allocations_tried": 20}
+    for proven in (off, on):
+        assert (proven["no pool"], proven["a pool"]) == (True, False)
+        assert (proven["driver's pool"], proven["XLA's pool"]) == (True, False)
+        assert not proven["nothing counted"]
 
 
 JAX_OFFLOADED = PROGRAMS / "cuda_proofs_jax_offloaded.py"
@@ -107,4 +117,5 @@ def test_undone_gpu_strategies_of_jittor_are_not_proven(environment):
         "rounding product": NEITHER,
         "untried": True,
         "untried, ignored": False,
+        **{f"level {n}": {"as it was set": True, "replaced": False} for n in (3, 4, 5, 6)},
     }

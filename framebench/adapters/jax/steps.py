@@ -38,6 +38,7 @@ from framebench.adapters.proof import (
     Proof,
     above,
     at_least,
+    below,
     check,
     equal_to,
     expect,
@@ -205,10 +206,15 @@ def scan(adapter: JaxAdapter) -> Proof:
     stack_layers(adapter)
 
     def count_layer_loops() -> Evidence:
-        return count_loops(adapter, adapter.config.layers)
+        unrolled = adapter.trace_with(model_options=adapter.recipe.model_options | {"scan": False})
+        products = len(find_products(unrolled.jaxpr))
+        return count_loops(adapter, adapter.config.layers) | {"products_unrolled": products}
 
-    # of the forward pass and of the backward pass
-    proof = expect(loops=at_least(2), compiled_loops=at_least("loops"))
+    proof = expect(
+        loops=at_least(2),  # of the forward pass and of the backward pass
+        compiled_loops=at_least("loops"),
+        products=below("products_unrolled"),
+    )
     return proof.counting(count_layer_loops)
 
 

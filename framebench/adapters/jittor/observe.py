@@ -13,7 +13,21 @@ from jittor import Module
 from framebench.adapters.base import Evidence
 from framebench.suite.trees import read_batch_length
 
-VARIABLE = re.compile(r"Var\([^,]*,(\w+),")  # a node of `jt.dump_all_graphs`, with its type
+# a node of `jt.dump_all_graphs`: its type and its shape
+VARIABLE = re.compile(r"Var\([^,]*,(\w+),.*\)\[([^\]]*)\]")
+
+
+def list_variables() -> list[tuple[str, list[int]]]:
+    """Return type and shape of every variable in Jittor's graph, computed or not."""
+    variables = []
+    for node in jt.dump_all_graphs().nodes_info:
+        variable = VARIABLE.match(str(node))
+        if variable:
+            dtype, sizes = variable.groups()
+            variables.append((dtype, [int(size) for size in sizes.split(",") if size]))
+    return variables
+
+
 # by kind of kernel, the text that is in its name
 KINDS_OF_KERNELS = {
     "fused_kernels": "opkey1:",
@@ -70,10 +84,7 @@ class ExecutionCounter:
 
         It is called before the graph is executed, when it still has variables that are fused away.
         """
-        for node in jt.dump_all_graphs().nodes_info:
-            variable = VARIABLE.match(str(node))
-            if variable:
-                self.dtypes[variable[1]] += 1
+        self.dtypes.update(dtype for dtype, _ in list_variables())
 
     def summarize(self) -> Evidence:
         """Return all counts by the names that proofs call them by."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from jittor import Module, Var, nn
 from framebench.adapters.base import Switches
 from framebench.adapters.jittor.adapter import JittorAdapter
 from framebench.adapters.jittor.checkpoint import run_checkpointed
+from framebench.adapters.jittor.observe import list_variables
 from framebench.adapters.proof import Evidence, Proof, above, equal_to, expect
+from framebench.adapters.replacing import replace_attributes
 from framebench.suite.trees import read_batch_length
 
 switch = Switches()
@@ -49,6 +52,25 @@ class PartOfLoss(Module):
         return self.loss(nn.linear(hidden, self.embedding))
 
 
+def count_large_variables(adapter: JittorAdapter, loss: Callable[[Var, Var], Var]) -> int:
+    """Count the variables of a step with this loss that are as large as a micro-batch's logits.
+
+    Such a variable has as many columns as the logits, and at least as many numbers.
+    """
+    adapter.synchronize()
+    with replace_attributes(adapter.recipe, loss=loss):
+        adapter.one_step()
+    _, targets = adapter.inputs
+    tokens = targets.numel() // adapter.micro_batches
+    columns = adapter.config.vocabulary
+    transposed_embedding = [adapter.config.width, columns]
+    count = 0
+    for _, shape in list_variables():
+        if shape[-1:] == [columns] and shape != transposed_embedding:
+            count += math.prod(shape) >= tokens * columns
+    return count
+
+
 @switch
 def chunked_loss(adapter: JittorAdapter, chunks: int) -> Proof:
     """Compute the logits and their loss chunk by chunk, and again in the backward pass."""
@@ -72,16 +94,28 @@ def chunked_loss(adapter: JittorAdapter, chunks: int) -> Proof:
 
         return run_checkpointed(PartOfLoss(embedding, loss), hidden)
 
-    def count_losses() -> Evidence:
+    def sum_hidden(x: Var, _: Var) -> Var:
+        """Return a loss of the hidden states: no logits are computed."""
+        hidden, _embedding = adapter.model(x)
+        return hidden.sum()
+
+    def count_large() -> Evidence:
+        """Count large variables, also of a step that ends before the head."""
         nonlocal losses
         losses = 0
-        adapter.one_step()
-        return {"losses_of_a_chunk": losses}
+        return {
+            "as_large_as_the_logits": count_large_variables(adapter, adapter.recipe.loss),
+            "losses_of_a_chunk": losses,
+            "as_large_without_a_head": count_large_variables(adapter, sum_hidden),
+        }
 
     adapter.recipe.loss = loss
-    # one for each chunk in the forward pass, and again in the backward pass
-    twice = 2 * chunks * adapter.micro_batches
-    return expect(losses_of_a_chunk=twice).counting(count_losses)
+    proof = expect(
+        as_large_as_the_logits=equal_to("as_large_without_a_head"),
+        # one for each chunk in the forward pass, and again in the backward pass
+        losses_of_a_chunk=2 * chunks * adapter.micro_batches,
+    )
+    return proof.counting(count_large)
 
 
 @switch

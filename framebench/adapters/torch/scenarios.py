@@ -223,10 +223,11 @@ def in_turn(adapter: TorchAdapter, cleared: bool = False) -> Proof:
     """Make one model after the other in each step; with `cleared` empty caches between them."""
     alive: weakref.WeakSet[nn.Module] = weakref.WeakSet()
     most_alive = 0  # alive at once
+    caches_emptied = 0
 
     def models() -> Iterator[nn.Module]:
         """Yield each model of the pair, freed before the next is made."""
-        nonlocal most_alive
+        nonlocal most_alive, caches_emptied
         for weights in adapter.host_weights:
             model = adapter.load(adapter.config, weights)
             alive.add(model)
@@ -235,15 +236,25 @@ def in_turn(adapter: TorchAdapter, cleared: bool = False) -> Proof:
             del model
             if cleared:
                 gc.collect()
+                caches_emptied += 1
                 if adapter.torch_device.type == "cuda":
                     torch.cuda.empty_cache()
 
     def count_models() -> Evidence:
-        return {"models_at_once": most_alive, "models_between_steps": len(alive)}
+        return {
+            "models_at_once": most_alive,
+            "models_between_steps": len(alive),
+            "caches_emptied": caches_emptied,
+        }
 
     adapter.recipe.models = models
     # a model that something still refers to would be alive next to the next one
-    return expect(models_at_once=1, models_between_steps=0).counting(count_models)
+    proof = expect(
+        models_at_once=1,
+        models_between_steps=0,
+        caches_emptied=above(0) if cleared else 0,
+    )
+    return proof.counting(count_models)
 
 
 Span = tuple[float, float]  # start and end, in ms

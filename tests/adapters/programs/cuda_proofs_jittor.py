@@ -83,6 +83,19 @@ def judge_autotune_off(is_ignored):
     return proof.judge({}).proven
 
 
+def judge_amp_level(level):
+    """Return whether a level is proven: as it was set, and with others in its place."""
+    adapter = SimpleNamespace(model=SimpleNamespace(parameters=Mock(return_value=[])))
+    evidence = {"variable_dtypes": {"float16" if level > 3 else "float32": 1}}
+    proof = SWITCHES["amp_level"](adapter, level)
+    as_set = proof.judge(evidence).proven
+    replaced = []
+    for other in (0, 9 - level):
+        jt.flags.amp_level = other
+        replaced.append(proof.judge(evidence).proven)
+    return {"as it was set": as_set, "replaced": any(replaced)}
+
+
 answer = {
     "rounding": judge_precisions(),
     "rounding product convolution": judge_precisions("product", "convolution"),
@@ -91,4 +104,7 @@ answer = {
     "untried": judge_autotune_off(is_ignored=False),
     "untried, ignored": judge_autotune_off(is_ignored=True),
 }
+gpu_jt.flags = jt.flags
+for level in (3, 4, 5, 6):
+    answer[f"level {level}"] = judge_amp_level(level)
 print(json.dumps(answer))

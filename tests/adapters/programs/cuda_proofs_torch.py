@@ -95,6 +95,7 @@ def count_given_back(keeps, calls, freed_by_itself=0):
     original = torch.empty
     torch.empty = allocate_and_free
     torch.cuda.empty_cache = give_back
+    torch.cuda.memory_reserved = Mock(return_value=0)
     torch.cuda.memory_stats = read_stats
     run = SimpleNamespace(after_step=[], step=step, steps=0, synchronize=Mock())
     verdict = SWITCHES["empty_cache"](run).judge({})
@@ -105,6 +106,20 @@ def count_given_back(keeps, calls, freed_by_itself=0):
         "freed by steps": verdict.evidence["segments_freed_by_steps"],
         "hooks left": len(run.after_step),
     }
+
+
+def prove_expandable_segments(*kinds):
+    segments = [{"is_expandable": kind} for kind in kinds]
+    torch.cuda.memory._snapshot = Mock(return_value={"segments": segments})
+    return judge("expandable_segments")
+
+
+def prove_malloc_async(reserved, segments):
+    # c10's CUDAMallocAsyncAllocator asks the driver for bytes, and leaves what the native allocator
+    # counts at zero
+    stats = {"reserved_bytes.all.current": reserved, "segment.all.allocated": segments}
+    torch.cuda.memory_stats = Mock(return_value=stats)
+    return judge("malloc_async")
 
 
 def prove_autotune(is_tried):
@@ -136,6 +151,16 @@ proven = {
         "not called": count_given_back(keeps=True, calls=False),
         "nothing is cached": count_given_back(keeps=False, calls=True),
         "steps free, too": count_given_back(keeps=True, calls=True, freed_by_itself=5),
+    },
+    "expandable_segments": {
+        "all are": prove_expandable_segments(True, True),
+        "one is": prove_expandable_segments(True, False),
+        "there are none": prove_expandable_segments(),
+    },
+    "malloc_async": {
+        "the driver counts": prove_malloc_async(reserved=7, segments=0),
+        "PyTorch has segments": prove_malloc_async(reserved=7, segments=12),
+        "nothing is counted": prove_malloc_async(reserved=0, segments=0),
     },
     "autotune": {
         "kernels are tried": prove_autotune(is_tried=True),
