@@ -240,11 +240,6 @@ def read_numbers(measured: Measured) -> dict[str, float]:
     return numbers
 
 
-def name_peak_metric(instrument: str | None) -> str:
-    """Return the metric of `benchmarks/common.py` that has the peaks of an instrument."""
-    return "track_own_counter_peak" if instrument in OWN_COUNTERS else "track_peak_memory"
-
-
 def date_releases(framework: str, measured: set[str]) -> list[TaggedRelease]:
     """Return a framework's releases from the oldest measured one to the newest, by version.
 
@@ -444,7 +439,9 @@ def list_measured(
         for row in rows:
             if row.verdict != REGRESSION:
                 continue
-            metric = metrics.get(row.quantity) or name_peak_metric(row.instrument)
+            metric = metrics.get(row.quantity, "track_peak_memory")
+            if row.instrument in OWN_COUNTERS:
+                metric = "track_own_counter_peak"
             regression = Regression(
                 machine=row.machine,
                 before=row.base.replace("==", "-"),

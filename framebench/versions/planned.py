@@ -15,8 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
-from framebench.analysis.rows import join_words
+from framebench.analysis.rendering import ESSENTIAL, MIB, Table, TableColumn
 from framebench.analysis.statistics import PEAK
 from framebench.cli.shared import echo, fail, out, repeat_options, say, show_work
 from framebench.devices import catalog
@@ -167,11 +166,6 @@ def compare_releases(
         caption = f"{how} A regression is more than {minimum * 100:g} % above."
         say(describe_rows(rows, base, change, target.name))
         make_table(rows, base, change, target.name, caption).terminal(out)
-        if not selectors:
-            say(
-                "These cases have cached predictions of both releases. Name cases to compare those "
-                "alone, such as unet3d/jax/train."
-            )
     verdicts = {row["verdict"] for row in rows}
     if REGRESSION in verdicts:
         say(f"{suggest_bisection(rows, base, change, target.name)}{repeat_options(results)}")
@@ -280,28 +274,17 @@ def find_cached_by_both(
 
 
 def describe_rows(rows: Sequence[dict[str, Any]], base: str, change: str, device: str) -> str:
-    """Return in how many cases the newer release plans more and less, and of which models."""
+    """Return in how many cases the newer release plans more and less."""
     counts = Counter(row["verdict"] for row in rows)
-    grown = list_workloads_with(rows, (REGRESSION, ACCEPTED))
-    shrunk = list_workloads_with(rows, (IMPROVEMENT,))
     known = f", {counts[ACCEPTED]} of them known" if counts[ACCEPTED] else ""
     text = (
         f"{change} against {base}, planned for one {device}: the peak is larger in "
-        f"{counts[REGRESSION] + counts[ACCEPTED]} of {format_count(len(rows), 'case')}{grown}"
-        f"{known}, smaller in {counts[IMPROVEMENT]}{shrunk}"
+        f"{counts[REGRESSION] + counts[ACCEPTED]} of {format_count(len(rows), 'case')}{known}, "
+        f"smaller in {counts[IMPROVEMENT]}"
     )
     if counts[NO_PLAN]:
         text += f", not known in {counts[NO_PLAN]}"
     return f"{text}."
-
-
-def list_workloads_with(rows: Sequence[dict[str, Any]], verdicts: Sequence[str]) -> str:
-    """Return the workloads of the rows with one of these verdicts in brackets, or ""."""
-    workloads = []
-    for row in rows:
-        if row["verdict"] in verdicts:
-            workloads.append(Case.from_id(row["case"]).workload)
-    return f" ({join_words(drop_duplicates(workloads))})" if workloads else ""
 
 
 def list_regressions(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -337,13 +320,11 @@ def make_table(
     """Return the rows of `compare_plans` as a table, with the reason of each verdict below."""
     _, old, new = parse_pair(base, change)
     data = pd.DataFrame(rows).astype({"base": "float", "change": "float"})
-    data["difference"] = data["change"] - data["base"]
     data["growth"] = data["change"] / data["base"] - 1
     columns = {
         "case": TableColumn("case"),
         "base": TableColumn(f"{old} MiB", ",.2f", 1 / MIB),
         "change": TableColumn(f"{new} MiB", ",.2f", 1 / MIB),
-        "difference": TableColumn("bytes", "+,.0f", priority=DETAIL),
         "growth": TableColumn("change", "+.2%", priority=ESSENTIAL),
         "verdict": TableColumn("verdict", priority=ESSENTIAL),
     }

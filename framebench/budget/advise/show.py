@@ -56,7 +56,6 @@ ORDER_TEXTS: dict[SortOrder, str] = {
 NOT_CALIBRATED = "not calibrated"  # by instruments whose machine has passed no calibration
 MOST_CANDIDATES_SHOWN = 5  # unless all are asked for
 NOT_STUDIED = f"how well predictions hold beyond {STUDIED_REACH} times was not studied"
-WIDE = 1.05  # the upper end of a peak over the peak, from which on a table shows it
 EXTRAPOLATED = (
     "may reach: extrapolated, the largest batch that fits if memory grows on as measured, far "
     f"beyond measured batches; {NOT_STUDIED}"
@@ -189,14 +188,13 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
 def format_peak(candidate: Candidate) -> str:
     """Return the peak in MiB, with its interval if it was predicted.
 
-    Far beyond measured batches it has only the upper end, and only one that is far above it: how
-    often intervals cover there was not studied, but what the job needs rests on this end.
+    Far beyond measured batches it has only the upper end: how often intervals cover there was not
+    studied, but what the job needs rests on this end.
     """
     peak = candidate.peak
     text = format_mib(peak.value)
     if candidate.is_far:
-        is_wide = peak.high is not None and peak.high > WIDE * peak.value
-        return f"about {text} to {format_mib(peak.high)}" if is_wide else f"about {text}"
+        return f"about {text} to {format_mib(peak.high)}"
     if peak.low is not None:
         text += f" ({format_mib(peak.low)} - {format_mib(peak.high)})"
     return text
@@ -259,22 +257,13 @@ def format_rate(speed: Row) -> str:
 
 
 def describe_briefly(candidate: Candidate) -> str:
-    """Return a candidate with its batch and its needs."""
-    needs = format_guessed_needs(candidate.peak.needs, candidate.peak.least_needs)
-    remark = "" if candidate.peak.kind == "measured" else ", predicted"
-    return f"{candidate.name} at {describe_batch(candidate)} (needs {needs} MiB{remark})"
-
-
-def describe_batch(candidate: Candidate) -> str:
-    """Return the batch in words; if it is far, the largest measured batch comes first."""
-    batch = candidate.case.batch
-    if not candidate.is_far:
-        return f"batch {batch}"
-    condition = f"if memory grows on as measured up to batch {candidate.measured_up_to}"
-    if not candidate.measured_fit:
-        return f"batch {batch}, {condition}"
-    measured_batch = candidate.measured_fit.case.batch
-    return f"batch {measured_batch} at least (measured), and about {batch} {condition}"
+    """Return a candidate with its needs, at the batch that answers lead with."""
+    shown = candidate.shown
+    needs = format_guessed_needs(shown.peak.needs, shown.peak.least_needs)
+    remark = "" if shown.peak.kind == "measured" else ", predicted"
+    if shown.is_far:
+        remark += f" by peaks up to batch {shown.measured_up_to}"
+    return f"{shown.name} at batch {shown.case.batch} (needs {needs} MiB{remark})"
 
 
 def describe_answer(advice: BudgetAdvice, options: str = "") -> str:

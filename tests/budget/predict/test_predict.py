@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from framebench.analysis.lower_bound import compute_lower_bound
@@ -29,20 +27,6 @@ from tests.suite.chosen_cases import choose_fewest, list_supported
 pytestmark = pytest.mark.usefixtures("imported_once")
 
 BATCHES = (1, 2, 4, 8, 16)
-
-
-@settings(deadline=None)  # the first line imports scipy
-@given(
-    st.integers(0, 2**40),
-    st.integers(1, 2**30),
-    st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True),
-)
-def test_a_line_is_found_exactly(fixed, per_sample, batches):
-    peaks = [fixed + per_sample * batch for batch in batches]
-    line = fit_line(batches, peaks)
-    expected = fixed + per_sample * 1024
-    assert line.predict(1024).value == pytest.approx(expected, rel=1e-6)
-    assert line.fixed == pytest.approx(fixed, abs=1e-6 * expected)
 
 
 def test_two_batches_have_no_interval_and_one_no_line():

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from framebench.analysis import frames, rows
-from framebench.analysis.answers import describe_rivals, select_comparable
+from framebench.analysis.answers import select_comparable
 from framebench.analysis.results import Results
 from framebench.analysis.searches import Searches
 from framebench.devices.catalog import BY_NAME
@@ -24,7 +23,6 @@ from framebench.records import provenance
 from framebench.suite.case import Case
 from tests.fake_records import repeat_in_blocks
 from tests.pages import (
-    EVIL,
     PHONE_HEIGHT,
     PHONE_WIDTH,
     in_a_browser,
@@ -114,18 +112,6 @@ def test_a_strategy_that_may_need_less_than_the_least_is_marked():
     points = front.list_points("lab", select_comparable(table))
 
     assert [point["strategy"] for point in points if "mayNeedLess" in point] == ["accumulate"]
-
-
-@needs_sphinx
-@in_a_browser
-@pytest.mark.parametrize("strategies", [["a"], ["a", "b"]])
-def test_what_may_need_less_is_named_in_the_words_of_the_guides(strategies, lab):
-    points = []
-    for number, strategy in enumerate(strategies):
-        points.append({"strategy": strategy, "href": "", "peak": number, "mayNeedLess": True})
-    said = lab.evaluate("(rows) => made('p', {}, ...mayNeedLess(rows)).textContent", points)
-    expected = describe_rivals([SimpleNamespace(strategy=strategy) for strategy in strategies])
-    assert said == expected.replace("`", "")
 
 
 @needs_sphinx
@@ -309,12 +295,3 @@ def test_a_group_never_mixes_measurements_and_predictions():
         assert group["kind"] == kinds[group["place"]]
         for row in group["rows"]:
             assert ("source" in row) == (group["kind"] == "predicted")
-
-
-def test_text_of_records_is_escaped_in_scripts(tmp_path):
-    evil = make_record("fp32", MIB, [1.0], where={"versions": {"torch": EVIL}, "command": EVIL})
-    write_records(tmp_path / "results", evil)
-
-    data = read_data(tmp_path / "results")
-
-    assert data["GROUPS"][0]["rows"][0]["strategy"] == "fp32"
