@@ -195,6 +195,20 @@ def test_a_program_that_halves_its_batch_until_it_fits_gets_errors_to_catch(simu
     assert sum(tried["kinds"].values()) == tried["allocated"] <= tried["reserved"]
 
 
+def test_an_error_in_a_backward_pass_is_raised_with_the_line_that_failed(simulated):
+    failures = simulated["errors of backward passes"]
+    assert failures["derivative"] == ["no derivative", 'raise ValueError("no derivative")']
+    message, line = failures["hook"]
+    assert "7" in message
+    assert line == "return gradient.reshape(7)"
+
+
+def test_expandable_segments_reserve_no_more(simulated):
+    fixed, expandable = simulated["make_linear_step"], simulated["expandable segments"]
+    assert expandable["allocated"] == fixed["allocated"]
+    assert expandable["reserved"] <= fixed["reserved"]
+
+
 @pytest.mark.parametrize(
     ("step", "option"),
     [

@@ -5,6 +5,7 @@ Printed as JSON, by the name of the function that makes a step, or by what was a
 
 import json
 import sys
+import traceback
 
 import numpy as np
 import torch
@@ -262,6 +263,49 @@ def halve_batches():
     }
 
 
+class FailingDerivative(torch.autograd.Function):
+    """A function whose derivative fails."""
+
+    @staticmethod
+    def forward(ctx, values):
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        raise ValueError("no derivative")
+
+
+def fail_in_hook(gradient):
+    return gradient.reshape(7)
+
+
+def fail_in_backward():
+    """Return the errors of backward passes, each with the innermost line of this file."""
+    failures = {}
+    for place in ("derivative", "hook"):
+
+        def make_step(device, place=place):
+            model = nn.Linear(WIDTH, WIDTH).to(device)
+
+            def step():
+                out = model(torch.randn(ROWS, WIDTH, device=device))
+                if place == "derivative":
+                    out = FailingDerivative.apply(out)
+                else:
+                    out.register_hook(fail_in_hook)
+                out.sum().backward()
+
+            return step
+
+        try:
+            simulate(make_step, "a100-40gb")
+        except (ValueError, RuntimeError) as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [frame.line for frame in frames if frame.filename == __file__]
+            failures[place] = [str(error), lines[-1]]
+    return failures
+
+
 def make_recurrent_step(device):
     """Train two layers of LSTM, which a GPU runs in cuDNN."""
     model = nn.LSTM(64, 64, num_layers=2, batch_first=True).to(device)
@@ -453,6 +497,8 @@ answers |= {
     "other streams done": simulate_on_a100(make_streamed_step, other_streams="done"),
     "other streams waiting": simulate_on_a100(make_streamed_step, other_streams="waiting"),
     "batches tried": halve_batches(),
+    "errors of backward passes": fail_in_backward(),
+    "expandable segments": simulate_on_a100(make_linear_step, expandable_segments=True),
     "numbers read": read_numbers(),
 }
 print(json.dumps(answers))

@@ -46,6 +46,15 @@ def test_segment_sizes_follow_the_allocator(block, segment):
     assert compute_segment_size(block) == segment
 
 
+def test_a_remainder_of_512_bytes_is_split_off():
+    pool = Allocator()
+    whole = pool.malloc(1024)
+    pool.malloc(512)
+    pool.free(whole)
+    assert pool.malloc(512).address == whole.address
+    assert pool.malloc(512).address == whole.address + 512
+
+
 def test_streams_share_no_cached_memory():
     pool = Allocator()
     pool.free(pool.malloc(512))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from framebench.devices.catalog import find
+from framebench.devices.needs import find_context_bytes
 from framebench.devices.plans.planned import Planned
-from framebench.devices.tables.strategies import tabulate_batches, tabulate_savings
+from framebench.devices.tables.strategies import GPUS, tabulate_batches, tabulate_savings
 from framebench.records.pins import find_pinned_version
 from tests.devices.fake_predictions import (
     MIB,
@@ -83,3 +84,14 @@ def test_the_largest_batch_that_fits_in_each_memory(monkeypatch):
         ("torch", "fp32", "8, 16, 32, 64", "8", "16", "32"),
         ("torch", "checkpoint", "4, 8, 16", "below 4", "4", "8"),
     )
+
+
+def test_a_certain_batch_includes_error_and_context(monkeypatch):
+    allow_error(monkeypatch, 0.1)
+    memory = find(GPUS["24 GB"]).memory_bytes
+    # of which `simulated` reserves 100 MiB next to what is in use
+    most = (memory - find_context_bytes(H100)[1]) / 1.1 / MIB - 100
+    small = predict_batches((1, 2), "fp32", gib_each=1)
+    for mib, answer in ((most - 1, "4 or more"), (most + 1, "2")):
+        (table,) = tabulate_batches([*small, make_simulated("fp32", mib, batch=4)], H100)
+        assert table.rows[0][3] == answer

@@ -77,6 +77,25 @@ def make_layer(in_autocast):
     return make
 
 
+def make_product(of_weight, caches):
+    """Return a function that makes a step of a matmul by a weight of 1 MiB, or by its double."""
+
+    def make(device):
+        weight = nn.Parameter(torch.empty(512, 512, device=device))
+        x = torch.empty(256, 512, device=device)
+
+        def step():
+            weight.grad = None
+            with torch.autocast("cuda", torch.bfloat16, cache_enabled=caches):
+                loss = (x @ (weight if of_weight else weight * 2)).sum()
+                torch.empty(4 * MIB, device=device)
+            loss.backward()
+
+        return step
+
+    return make
+
+
 def make_elementwise(run):
     """Return a function that makes a step of `run`, which computes a loss of a weight of 4 MiB."""
 
@@ -120,6 +139,12 @@ def softplus(weight):
     return (F.mish(weight) * 2).sum()
 
 
+def make_biased(device):
+    layer = nn.Linear(64, 64).to(device).requires_grad_(False)
+    x = torch.empty(64, 64, device=device)
+    return lambda: layer(x)
+
+
 def average_copy(device):
     """Keep a moving average of weights in a deep copy, as programs with a teacher do.
 
@@ -148,12 +173,19 @@ STEPS = {
     "attention in inference": (make_attention(torch.bfloat16, trains=False), A100, {}),
     "layer": (make_layer(in_autocast=False), A100, {}),
     "layer in autocast": (make_layer(in_autocast=True), A100, {}),
+    "product of a weight": (make_product(True, caches=True), A100, {}),
+    "product of a weight, uncached": (make_product(True, caches=False), A100, {}),
+    "product of values": (make_product(False, caches=True), A100, {}),
+    "product of values, uncached": (make_product(False, caches=False), A100, {}),
     "dropout": (make_elementwise(drop), A100, {}),
     "sum of gradients": (make_elementwise(branch), A100, {}),
     "sum of the program": (make_elementwise(recompute), A100, {}),
     "norm": (make_elementwise(normalize), A100, {}),
+    "norm, PyTorch 2.8": (make_elementwise(normalize), A100, {"release": (2, 8)}),
     "mish": (make_elementwise(softplus), A100, {}),
     "saved on the host": (make_elementwise(save_on_host), A100, {}),
+    "bias": (make_biased, A100, {"release": (2, 13)}),
+    "bias, PyTorch 2.6": (make_biased, A100, {"release": (2, 6)}),
 }
 
 
