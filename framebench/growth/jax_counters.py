@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.monitoring
 
-from framebench.growth.leak_report import CompiledProgram, StorageTracker, find_caller
+from framebench.growth.leak_report import Source, StorageTracker, find_caller
 from framebench.growth.meters import Meter
 
 Tracker = StorageTracker  # one that knows nothing: arrays of JAX are objects of Python
@@ -24,7 +24,7 @@ def make_byte_meters() -> dict[str, Meter]:
     return {"allocator.live": read_live}
 
 
-def make_count_meters(programs: list[CompiledProgram]) -> dict[str, Meter]:
+def make_count_meters(programs: list[Source]) -> dict[str, Meter]:
     """Return a meter of live arrays and one of compiled programs, by name: both can pile up."""
 
     def count_arrays() -> int:
@@ -33,14 +33,15 @@ def make_count_meters(programs: list[CompiledProgram]) -> dict[str, Meter]:
     return {"arrays": count_arrays, "compiled programs": partial(len, programs)}
 
 
-def watch_compilations() -> list[CompiledProgram]:
+def watch_compilations() -> list[Source]:
     """Return a list that grows by one program whenever JAX compiles."""
-    programs: list[CompiledProgram] = []
+    programs: list[Source] = []
 
     def add_program(event: str, duration_secs: float, **details: Any) -> None:
         if event.endswith("/backend_compile_duration"):
             name = str(details.get("fun_name", ""))
-            programs.append(CompiledProgram(name, find_caller(sys._getframe(1))))
+            line = find_caller(sys._getframe(1))
+            programs.append(Source("compilation", name, line))
 
     jax.monitoring.register_event_duration_secs_listener(add_program)
     return programs

@@ -10,7 +10,7 @@ from typing import Any
 import jittor as jt
 
 from framebench.adapters.jittor.probe import load_probe, watch_pool
-from framebench.growth.leak_report import CompiledProgram, LiveStorage, StorageTracker
+from framebench.growth.leak_report import LiveStorage, Source, StorageTracker
 from framebench.growth.meters import Meter
 
 # bytes of a number; those that are not here have 4
@@ -37,12 +37,12 @@ def make_byte_meters() -> dict[str, Meter]:
     return {"allocator.live": load_probe().used_bytes}
 
 
-def make_count_meters(programs: list[CompiledProgram]) -> dict[str, Meter]:
+def make_count_meters(programs: list[Source]) -> dict[str, Meter]:
     """Return the meters of what else can pile up, by name."""
     return {"variables": jt.number_of_lived_vars, "operations": jt.number_of_lived_ops}
 
 
-def watch_compilations() -> list[CompiledProgram]:
+def watch_compilations() -> list[Source]:
     """Return no programs: kernels are compiled by operator, and not counted."""
     return []
 

@@ -58,13 +58,6 @@ ROOT = THIS_FILE.parents[2]
 FRAMEBENCH = str(ROOT / "framebench")
 
 
-class CompiledProgram(NamedTuple):
-    """Describe a program that was compiled."""
-
-    function: str
-    called_from: str  # file:line
-
-
 class LiveStorage(NamedTuple):
     """Describe the memory of a tensor that is alive."""
 
@@ -125,7 +118,7 @@ class LeakWatch:
     `tracker` knows the memory of tensors, and `programs` grows whenever the framework compiles.
     """
 
-    def __init__(self, tracker: StorageTracker, programs: list[CompiledProgram]) -> None:
+    def __init__(self, tracker: StorageTracker, programs: list[Source]) -> None:
         """Start to trace what Python and the framework allocate."""
         self.tracker = tracker
         self.programs = programs
@@ -194,9 +187,7 @@ def list_grown_graphs(
     return rows
 
 
-def group_things(
-    programs: list[CompiledProgram], tracker: StorageTracker
-) -> dict[Source, list[Any]]:
+def group_things(programs: list[Source], tracker: StorageTracker) -> dict[Source, list[Any]]:
     """Return what the process made and still has, by the line or function that made it.
 
     The list of a source has None for a compiled program, an object itself, and the bytes of a
@@ -204,7 +195,7 @@ def group_things(
     """
     groups: dict[Source, list[Any]] = defaultdict(list)
     for program in programs:
-        groups[Source("compilation", program.function, program.called_from)].append(None)
+        groups[program].append(None)
     for thing in list_recent_objects():
         what = f"{name_type(type(thing))} {describe_array(thing)}".strip()
         made_at = find_origin(thing) or tracker.find_line(thing)

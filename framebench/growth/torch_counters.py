@@ -23,9 +23,9 @@ from torch.utils._pytree import tree_leaves
 from framebench.adapters.torch.observe import count_graph_nodes
 from framebench.growth.leak_report import (
     USER_CODE,
-    CompiledProgram,
     GrowingName,
     LiveStorage,
+    Source,
     StorageTracker,
     find_caller,
     has_storage,
@@ -56,7 +56,7 @@ def make_byte_meters() -> dict[str, Meter]:
     return meters
 
 
-def make_count_meters(programs: list[CompiledProgram]) -> dict[str, Meter]:
+def make_count_meters(programs: list[Source]) -> dict[str, Meter]:
     """Return the meters of what else can pile up, by name."""
 
     def count_programs() -> int:
@@ -65,7 +65,7 @@ def make_count_meters(programs: list[CompiledProgram]) -> dict[str, Meter]:
     return {"compiled programs": count_programs}
 
 
-def watch_compilations() -> list[CompiledProgram]:
+def watch_compilations() -> list[Source]:
     """Return no programs: Dynamo counts graphs, and names none."""
     return []
 

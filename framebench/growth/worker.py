@@ -28,7 +28,7 @@ from typing import Any
 
 from framebench import adapters
 from framebench.adapters.base import Adapter
-from framebench.growth.leak_report import CompiledProgram, LeakWatch
+from framebench.growth.leak_report import LeakWatch, Source
 from framebench.growth.meters import MeterReadings, make_host_meters, make_rise_meters
 from framebench.growth.progress import (
     PROGRESS,
@@ -63,7 +63,7 @@ class StepFollower:
     def __init__(self, steps: int, counters: ModuleType) -> None:
         """Watch compilations from now on, and choose the meters."""
         self.counters = counters
-        self.programs: list[CompiledProgram] = counters.watch_compilations()
+        self.programs: list[Source] = counters.watch_compilations()
         self.bytes = counters.make_byte_meters() | make_host_meters()
         self.counts = counters.make_count_meters(self.programs)
         self.rises = make_rise_meters()
