@@ -32,7 +32,6 @@ from framebench.adapters.base import (
     Adapter,
     Batch,
     Evidence,
-    Result,
     State,
     Switch,
     join_output,
@@ -124,6 +123,8 @@ class JaxAdapter(Adapter):
     """One case in JAX. Switches set the parts of `recipe`."""
 
     biased_variance = True
+    # a function whose first argument is the adapter
+    repeat_with_exact_sums = sums.repeat_with_exact_sums
     teacher_names: flax_weights.CanonicalNames  # set by the strategy that has a teacher
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
@@ -508,9 +509,6 @@ class JaxAdapter(Adapter):
         return read_states(
             self.optimizer_state, self.params, self.names, self.recipe.to_numpy, rename
         )
-
-    def repeat_with_exact_sums(self, make_steps: Callable[[], Result]) -> tuple[Result, int] | None:
-        return sums.repeat_with_exact_sums(self, make_steps)
 
     def restore(self) -> None:
         # arrays of the same shapes: the executable takes them as it took those of the first step

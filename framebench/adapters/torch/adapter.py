@@ -15,7 +15,6 @@ from framebench.adapters.base import (
     Adapter,
     Batch,
     Evidence,
-    Result,
     State,
     Switch,
     join_output,
@@ -125,6 +124,10 @@ def train_small_layer() -> None:
 
 class TorchAdapter(Adapter):
     """A case in PyTorch. Its switches set or wrap `recipe`, `readings` and `process`."""
+
+    # functions whose first argument is the adapter
+    repeat_with_exact_choices = choices.repeat_with_exact_choices
+    repeat_with_exact_sums = sums.repeat_with_exact_sums
 
     def __init__(self, case: Case, switches: Mapping[str, Switch]) -> None:
         """Set the parts that switches may change, and read the memory that libraries hold."""
@@ -331,14 +334,6 @@ class TorchAdapter(Adapter):
 
     def disable_randomness(self) -> contextlib.AbstractContextManager[Any]:
         return MeansForDraws() if self.deterministic else contextlib.nullcontext()
-
-    def repeat_with_exact_choices(
-        self, make_steps: Callable[[], Result]
-    ) -> tuple[Result, str] | None:
-        return choices.repeat_with_exact_choices(self, make_steps)
-
-    def repeat_with_exact_sums(self, make_steps: Callable[[], Result]) -> tuple[Result, int] | None:
-        return sums.repeat_with_exact_sums(self, make_steps)
 
     def draws_random_numbers(self) -> bool:
         before = read_generators()
