@@ -12,7 +12,8 @@ from framebench.analysis import frames
 from framebench.analysis.frames import Row
 from framebench.analysis.selection import select_records
 from framebench.budget.advise.advice import BudgetAdvice, Question, advise
-from framebench.records.record import Calibration, Record
+from framebench.records.calibration import Calibration
+from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS
 from tests.fake_records import make_measured
 

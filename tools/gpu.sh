@@ -18,10 +18,10 @@ if [ "${1:-}" = --pack ]; then
     # shellcheck disable=SC2046
     exec "$python" -m pip install --quiet --target gpu-session/site --no-deps --no-compile --only-binary=:all: --implementation cp \
         --platform manylinux_2_17_x86_64 --python-version "${2:-3.12}" \
-        $(grep -E '^(msgspec|pydantic|pydantic_core|annotated-types|typing-inspection|typing_extensions)==' requirements/control.txt | cut -d' ' -f1)
+        $(grep -E '^(pydantic|pydantic_core|annotated-types|typing-inspection|typing_extensions)==' requirements/control.txt | cut -d' ' -f1)
 fi
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
-"$python" -c "import msgspec, pydantic" 2> /dev/null || export PYTHONPATH="$PWD/gpu-session/site:$PYTHONPATH"
+"$python" -c "import pydantic" 2> /dev/null || export PYTHONPATH="$PWD/gpu-session/site:$PYTHONPATH"
 case " $* " in *" --rehearse "*)
     # a compiler may be here all the same, and Jittor would build for a GPU with it
     export PYTHONPATH="$PWD/tools/pretended:$PYTHONPATH" FRAMEBENCH_MACHINE="${FRAMEBENCH_MACHINE:-made-up-gpu}" nvcc_path= ;;

@@ -21,7 +21,7 @@ from framebench.analysis.statistics import (
     measure_spread,
     pool_spreads,
 )
-from framebench.records.record_base import AnyRecord, RecordBase
+from framebench.records.record import Record
 from framebench.suite.sequences import group_by
 
 # machine, case, and version; the version is empty if not recorded
@@ -32,17 +32,17 @@ ProcessKey = tuple[VariantKey, int]
 ProcessPair = tuple[ProcessKey, ProcessKey]  # sorted
 
 
-def get_variant(record: RecordBase) -> VariantKey:
+def get_variant(record: Record) -> VariantKey:
     """Return the variant that a record is of."""
     return record.provenance.machine, record.case, record.framework_version or ""
 
 
-def select_timed(records: Iterable[AnyRecord]) -> list[AnyRecord]:
+def select_timed(records: Iterable[Record]) -> list[Record]:
     """Return the records whose times count."""
     return [record for record in records if record.timed]
 
 
-def group_by_block(records: Iterable[RecordBase]) -> dict[str, list[RecordBase]]:
+def group_by_block(records: Iterable[Record]) -> dict[str, list[Record]]:
     """Return the timed records of each block, in the order of its processes."""
     groups = group_by(select_timed(records), lambda record: record.turns_taken.block)
     for members in groups.values():
@@ -51,8 +51,8 @@ def group_by_block(records: Iterable[RecordBase]) -> dict[str, list[RecordBase]]
 
 
 def match_blocks(
-    base: Iterable[RecordBase], candidate: Iterable[RecordBase]
-) -> list[tuple[RecordBase, RecordBase]]:
+    base: Iterable[Record], candidate: Iterable[Record]
+) -> list[tuple[Record, Record]]:
     """Return a record of each side for each block that has both.
 
     If a case is compared with itself, they are the records of the block's first two processes.
@@ -69,7 +69,7 @@ def match_blocks(
     return pairs
 
 
-def compare_in_block(base: RecordBase, candidate: RecordBase) -> float | None:
+def compare_in_block(base: Record, candidate: Record) -> float | None:
     """Return the log ratio of the step times of two records of one block, by round.
 
     Returns None if they share no round.
@@ -80,7 +80,7 @@ def compare_in_block(base: RecordBase, candidate: RecordBase) -> float | None:
     )
 
 
-def compute_log_ratios(base: Iterable[RecordBase], candidate: Iterable[RecordBase]) -> list[float]:
+def compute_log_ratios(base: Iterable[Record], candidate: Iterable[Record]) -> list[float]:
     """Return the log ratio of step times, candidate over base, of each block with both sides."""
     ratios = [compare_in_block(one, other) for one, other in match_blocks(base, candidate)]
     return [log_ratio for log_ratio in ratios if log_ratio is not None]
@@ -94,7 +94,7 @@ class Blocks:
     The pair that is compared is left out of this estimate.
     """
 
-    def __init__(self, records: Iterable[RecordBase]) -> None:
+    def __init__(self, records: Iterable[Record]) -> None:
         """Keep the records whose times count."""
         self.records = select_timed(records)
 
@@ -120,7 +120,7 @@ class Blocks:
                 spread_of_pairs.append((variants, measure_spread(log_ratios)))
         return spread_of_pairs
 
-    def compare(self, base: Sequence[RecordBase], candidate: Sequence[RecordBase]) -> Ratio | None:
+    def compare(self, base: Sequence[Record], candidate: Sequence[Record]) -> Ratio | None:
         """Return the step time of `candidate` over that of `base`, or None if they share no block.
 
         Each side is the records of one variant.
@@ -149,7 +149,7 @@ class Blocks:
         return self.compare(*sides)
 
 
-def compare_with_anchors(members: Sequence[RecordBase]) -> dict[ProcessPair, float]:
+def compare_with_anchors(members: Sequence[Record]) -> dict[ProcessPair, float]:
     """Return the log ratio of the step times of each record of a block and its anchor.
 
     The ratio is that of the second process of the pair over the first. Pairs are sorted, so either
@@ -172,7 +172,7 @@ def compare_with_anchors(members: Sequence[RecordBase]) -> dict[ProcessPair, flo
     return log_ratios
 
 
-def find_anchor(record: RecordBase, members: Sequence[RecordBase]) -> RecordBase:
+def find_anchor(record: Record, members: Sequence[Record]) -> Record:
     """Return the record with which this one is compared, to learn how blocks differ.
 
     It is the one of the framework's baseline in the same block, or else the block's first record.
@@ -188,7 +188,7 @@ def find_anchor(record: RecordBase, members: Sequence[RecordBase]) -> RecordBase
     return members[0]
 
 
-def identify_processes(members: Sequence[RecordBase]) -> dict[int, ProcessKey]:
+def identify_processes(members: Sequence[Record]) -> dict[int, ProcessKey]:
     """Return the name of each record's process, the same in every block, by the record's `id`."""
     processes: dict[int, ProcessKey] = {}
     arms_of_variants: dict[VariantKey, list[int]] = defaultdict(list)

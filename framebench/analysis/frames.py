@@ -29,15 +29,10 @@ from framebench.analysis.needs import (
     is_process_unknown,
 )
 from framebench.analysis.searches import NO_SEARCHES, Searches
-from framebench.analysis.selection import AnyMeasured, select_cases, select_single
+from framebench.analysis.selection import Measured, select_cases, select_single
 from framebench.analysis.statistics import Ratio
 from framebench.records.calibration import Calibration
-from framebench.records.record_base import (
-    RecordBase,
-    count_work,
-    get_measurement_time,
-)
-from framebench.records.table_parts import TableCalibration
+from framebench.records.record import Record, count_work, get_measurement_time
 from framebench.strategies.registry import list_strategies
 from framebench.strategies.strategy import FRAMEWORKS, find_purpose
 from framebench.suite.case import Case
@@ -107,7 +102,7 @@ COLUMNS = read_frame_columns(Path(__file__).with_name("load_columns.csv"))
 Key = tuple[object, ...]  # equal for cases that are compared
 
 
-def make_blocks(all_records: Iterable[RecordBase]) -> Blocks:
+def make_blocks(all_records: Iterable[Record]) -> Blocks:
     """Return the blocks of these records whose times count.
 
     The times of cases over ranks do not count: `make_frame` leaves these cases out.
@@ -117,7 +112,7 @@ def make_blocks(all_records: Iterable[RecordBase]) -> Blocks:
 
 
 def make_rows(
-    all_records: Iterable[RecordBase],
+    all_records: Iterable[Record],
     searches: Searches = NO_SEARCHES,
     machine_blocks: Blocks | None = None,
 ) -> list[Row]:
@@ -135,8 +130,8 @@ def make_rows(
     if blocks is None:
         blocks = Blocks(chain.from_iterable(case.timed for case in cases))
     # by the strategies that are combined, of which a baseline has none
-    by_parts: dict[Key, AnyMeasured] = {}
-    torch_baselines: dict[Key, AnyMeasured] = {}
+    by_parts: dict[Key, Measured] = {}
+    torch_baselines: dict[Key, Measured] = {}
     # from old to new: of several versions of PyTorch the one measured last is compared with
     for case in sorted(cases, key=lambda case: get_measurement_time(case.newest)):
         by_parts[get_comparable_key(case), list_parts(case)] = case
@@ -156,24 +151,24 @@ def make_rows(
     return rows
 
 
-def get_question_key(case: AnyMeasured) -> Key:
+def get_question_key(case: Measured) -> Key:
     """Return the fields that a case has in common with the PyTorch baseline of its ratios."""
     parsed = case.newest.parsed
     machine = case.newest.provenance.machine
     return parsed.workload, parsed.scenario, parsed.batch, parsed.size, parsed.ranks, machine
 
 
-def get_comparable_key(case: AnyMeasured) -> Key:
+def get_comparable_key(case: Measured) -> Key:
     """Return the fields that a case has in common with the baseline of its framework."""
     return case.newest.parsed.framework, case.newest.framework_version, *get_question_key(case)
 
 
-def is_baseline(case: AnyMeasured) -> bool:
+def is_baseline(case: Measured) -> bool:
     """Return whether the strategy is the baseline of its scenario."""
     return case.newest.parsed.strategy == case.newest.parsed.scenario_spec.baseline
 
 
-def list_parts(case: AnyMeasured) -> frozenset[str]:
+def list_parts(case: Measured) -> frozenset[str]:
     """Return the names of the strategies that are combined, or none for a baseline."""
     parsed = case.newest.parsed
     return frozenset(part.name for part in parsed.strategy_spec.parts) - {
@@ -181,17 +176,17 @@ def list_parts(case: AnyMeasured) -> frozenset[str]:
     }
 
 
-def list_compiling_parts(case: AnyMeasured) -> frozenset[str]:
+def list_compiling_parts(case: Measured) -> frozenset[str]:
     """Return the names of those parts of the strategy that compile the step."""
     parts = case.newest.parsed.strategy_spec.parts
     return frozenset(part.name for part in parts if part.compiles)
 
 
 def make_row(
-    measured: AnyMeasured,
-    base: AnyMeasured | None,
-    torch_base: AnyMeasured | None,
-    eager: AnyMeasured | None,
+    measured: Measured,
+    base: Measured | None,
+    torch_base: Measured | None,
+    eager: Measured | None,
     blocks: Blocks,
     searches: Searches,
 ) -> Row:
@@ -233,7 +228,7 @@ def make_row(
     return Row(**(in_order | values))
 
 
-def describe_case(newest: RecordBase) -> dict[str, Any]:
+def describe_case(newest: Record) -> dict[str, Any]:
     """Return the columns that say which case it is, and how its newest record ended."""
     case = newest.parsed
     return dict(
@@ -256,7 +251,7 @@ def describe_case(newest: RecordBase) -> dict[str, Any]:
     )
 
 
-def describe_verification(measured: AnyMeasured) -> dict[str, Any]:
+def describe_verification(measured: Measured) -> dict[str, Any]:
     """Return the columns of the verification, and of the proof that the strategy was on."""
     newest = measured.newest
     check = newest.verification
@@ -269,7 +264,7 @@ def describe_verification(measured: AnyMeasured) -> dict[str, Any]:
     )
 
 
-def describe_memory(record: RecordBase) -> dict[str, Any]:
+def describe_memory(record: Record) -> dict[str, Any]:
     """Return the columns of what was measured of memory, in bytes, and by which instrument."""
     instrument = record.peak_instrument or ""
     rank_peaks = [rank.peaks[instrument] for rank in record.ranks if instrument]
@@ -292,7 +287,7 @@ def describe_memory(record: RecordBase) -> dict[str, Any]:
     )
 
 
-def describe_spread(peaked: Sequence[RecordBase]) -> dict[str, Any]:
+def describe_spread(peaked: Sequence[Record]) -> dict[str, Any]:
     """Return the columns that say how far the peaks of a case's sessions lie apart, in bytes.
 
     `peaked` are the records of the case whose peaks may be compared. A session that was interrupted
@@ -306,7 +301,7 @@ def describe_spread(peaked: Sequence[RecordBase]) -> dict[str, Any]:
     return dict(peak_sessions=len(sessions), step_low_bytes=lowest, step_high_bytes=highest)
 
 
-def describe_times(timed: Sequence[RecordBase], work: float | None) -> dict[str, Any]:
+def describe_times(timed: Sequence[Record], work: float | None) -> dict[str, Any]:
     """Return the columns of the step time and the throughput, over all blocks.
 
     Args:
@@ -336,7 +331,7 @@ def describe_times(timed: Sequence[RecordBase], work: float | None) -> dict[str,
     )
 
 
-def describe_origin(newest: RecordBase) -> dict[str, Any]:
+def describe_origin(newest: Record) -> dict[str, Any]:
     """Return the columns that say where, when and by which program a case was measured."""
     origin = newest.provenance
     return dict(
@@ -356,7 +351,7 @@ def describe_origin(newest: RecordBase) -> dict[str, Any]:
     )
 
 
-def divide_needs(record: RecordBase, base: AnyMeasured | None, searches: Searches) -> float | None:
+def divide_needs(record: Record, base: Measured | None, searches: Searches) -> float | None:
     """Return what the job needs over what `base` needs; None by different instruments."""
     if base is None or record.step_instrument != base.record.step_instrument:
         return None
@@ -364,7 +359,7 @@ def divide_needs(record: RecordBase, base: AnyMeasured | None, searches: Searche
     return divide(needs, find_needs(base.record, searches)["needs_bytes"])
 
 
-def list_commits(measured: AnyMeasured) -> str | None:
+def list_commits(measured: Measured) -> str | None:
     """Return the commits of all records of a row in order, with spaces, or None without any."""
     commits = set()
     for record in (measured.newest, measured.record, *measured.timed):
@@ -373,7 +368,7 @@ def list_commits(measured: AnyMeasured) -> str | None:
     return " ".join(sorted(commits)) or None
 
 
-def find_first_step(measured: AnyMeasured) -> float | None:
+def find_first_step(measured: Measured) -> float | None:
     """Return the seconds of the first step in the newest block that timed it.
 
     Without such a block it is the newest record's.
@@ -401,7 +396,7 @@ def is_base_batch(case: Case) -> bool:
     return case.batch == case.workload_spec.sizes[case.size].base
 
 
-def find_worst_error(measured: AnyMeasured) -> float | None:
+def find_worst_error(measured: Measured) -> float | None:
     """Return the largest relative error of the newest block that was verified whole, or None."""
     for record in (measured.newest, *reversed(measured.timed), measured.record):
         verification = record.verification
@@ -411,7 +406,7 @@ def find_worst_error(measured: AnyMeasured) -> float | None:
     return None
 
 
-def get_activation_bytes(record: RecordBase) -> int | None:
+def get_activation_bytes(record: Record) -> int | None:
     """Return the bytes that a forward pass saves for the backward pass; None if not counted."""
     # it saves the results of matmuls outside of autograd's graph, where nothing counts them
     if any(part.switch == "checkpoint_dots" for part in record.parsed.parts):
@@ -419,7 +414,7 @@ def get_activation_bytes(record: RecordBase) -> int | None:
     return record.activation_bytes
 
 
-def describe_calibration(calibration: Calibration | TableCalibration | None) -> str:
+def describe_calibration(calibration: Calibration | None) -> str:
     """Return whether the machine's instruments passed, or which of them failed."""
     if calibration is None:
         return "not done"
@@ -428,7 +423,7 @@ def describe_calibration(calibration: Calibration | TableCalibration | None) -> 
     return f"FAILED ({', '.join(calibration.failed)})"
 
 
-def find_time_ratio(blocks: Blocks, base: AnyMeasured | None, case: AnyMeasured) -> Ratio | None:
+def find_time_ratio(blocks: Blocks, base: Measured | None, case: Measured) -> Ratio | None:
     """Return the step time over that of `base`, or None if the two share no block.
 
     The ratio of a case over itself is exactly 1.
@@ -447,9 +442,7 @@ def name_ratio(name: str, ratio: Ratio | None) -> dict[str, float | None]:
     return {name: ratio.value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
 
 
-def divide_peaks(
-    case: AnyMeasured, base: AnyMeasured | None, instrument_field: str
-) -> float | None:
+def divide_peaks(case: Measured, base: Measured | None, instrument_field: str) -> float | None:
     """Return the peak over that of `base`, by the instrument that a field of both records names.
 
     Both peaks are the largest over the steps of one process. Returns None if the two records name
@@ -463,7 +456,7 @@ def divide_peaks(
     return divide(case.record.peaks[instrument], base.record.peaks[instrument])
 
 
-def find_needs(record: RecordBase, searches: Searches) -> dict[str, Any]:
+def find_needs(record: Record, searches: Searches) -> dict[str, Any]:
     """Return the columns that say what the case's job needs, by the record that has its peak.
 
     Needs are None without a peak, and on a GPU without what the process took.
@@ -489,7 +482,7 @@ def find_needs(record: RecordBase, searches: Searches) -> dict[str, Any]:
     }
 
 
-def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:
+def compute_reference_share(timed: Sequence[Record]) -> float | None:
     """Return the speed of a step as a share of the reference matmul's, in operations a second.
 
     Each round is compared with its own matmul; the share is the median over rounds, then over
@@ -512,7 +505,7 @@ def compute_reference_share(timed: Sequence[RecordBase]) -> float | None:
 
 
 def make_frame(
-    all_records: Iterable[RecordBase],
+    all_records: Iterable[Record],
     searches: Searches = NO_SEARCHES,
     machine_blocks: Blocks | None = None,
 ) -> pd.DataFrame:

@@ -41,8 +41,8 @@ from framebench.analysis.predict import fit_line
 from framebench.analysis.results import NoRecords
 from framebench.analysis.searches import Searches
 from framebench.analysis.selection import select_records, select_single
+from framebench.records import store
 from framebench.records.record_base import parse_case
-from framebench.records.table_record import read_for_tables
 from framebench.suite.case import Case
 from framebench.suite.hypothetical import DescribedCase
 
@@ -99,7 +99,7 @@ def read_evidence(
 
     The rows are of one version of each framework.
     """
-    records = select_records(read_for_tables(results, machine))
+    records = select_records(store.read_machine(results, machine))
     # of all workloads, so that a ratio has the interval that it has in every table
     blocks = make_blocks(records)
     wanted = []

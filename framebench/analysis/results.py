@@ -13,8 +13,6 @@ from framebench.analysis.selection import select_records, select_single
 from framebench.records import provenance, store
 from framebench.records.lines import count_lines
 from framebench.records.record import Record
-from framebench.records.record_base import RecordBase
-from framebench.records.table_record import read_for_tables
 from framebench.suite.case import TRIAL_SIZE
 
 if TYPE_CHECKING:
@@ -60,7 +58,6 @@ class Results:
         self.only = only
         self._tables: dict[tuple[str, str], pd.DataFrame] = {}
         self._files: dict[str, list[tuple[str, Record]]] = {}
-        self._for_tables: dict[str, list[RecordBase]] = {}
 
     @classmethod
     def committed(cls, root: Path) -> Results:
@@ -85,7 +82,6 @@ class Results:
         The records of other machines are not read. Unreadable ones are named in a RecordWarning.
         """
         if machine not in self._files:
-            store.warn_of_single_files(self.root, machine)
             places, records = [], []
             for place, record in store.read_files(self.root, machine):
                 places.append(place)
@@ -99,19 +95,6 @@ class Results:
         if not self.includes(machine):
             return []
         return [record for _, record in self.read_machine(machine)]
-
-    def read_for_tables(self, machine: str) -> list[RecordBase]:
-        """Return the parts of a machine's readable records that tables need.
-
-        Reading them takes a tenth of the time and memory of `read_machine`. No other machine's
-        records are read. Unreadable records are named in a RecordWarning.
-        """
-        if not self.includes(machine):
-            return []
-        if machine not in self._for_tables:
-            store.warn_of_single_files(self.root, machine)
-            self._for_tables[machine] = read_for_tables(self.root, machine)
-        return self._for_tables[machine]
 
     @property
     def records(self) -> list[Record]:
@@ -186,7 +169,7 @@ class Results:
         """
         if os.environ.get("FRAMEBENCH_MACHINE") == machine:
             return True
-        return any(record.parsed.size != TRIAL_SIZE for record in self.read_for_tables(machine))
+        return any(record.parsed.size != TRIAL_SIZE for record in self.get_records(machine))
 
     def explain_absence(self) -> str:
         """Return why there is no machine with records, and what to do."""
@@ -199,8 +182,6 @@ class Results:
                 pass  # there is none that can be read
             if faults:
                 return f"no record under {self.root} can be read, as {faults[0]}"
-        for folder in store.list_single_folders(self.root):
-            return f"{folder}: {store.SINGLE.format(root=self.root)}"
         return f"no records under {self.root}; {hint}"
 
     def choose_machine(
@@ -250,7 +231,7 @@ class Results:
 
         rows_of_machines = []
         for name in machines:
-            records = select_single(select_records(self.read_for_tables(name)))
+            records = select_single(select_records(self.get_records(name)))
             rows_of_machines.append(frames.make_rows(records, self.searches))
         return frames.make_frame_of_rows(answers.select_one_row_per_case(rows_of_machines))
 
@@ -264,7 +245,7 @@ class Results:
             raise ValueError(f"versions={versions!r}; choose from: 'one', 'all'")
         name = self.choose_machine(machine)
         if (name, versions) not in self._tables:
-            records = self.read_for_tables(name)
+            records = self.get_records(name)
             if versions == "one":
                 records = select_records(records)
             self._tables[name, versions] = frames.make_frame(records, self.searches)

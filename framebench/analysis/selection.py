@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Generic, NamedTuple
+from typing import NamedTuple
 
 from framebench.records.pins import find_pinned_version
-from framebench.records.record_base import AnyRecord, RecordBase, get_measurement_time
+from framebench.records.record import Record, get_measurement_time
 from framebench.suite.sequences import group_by
 
 
-def select_current(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
+def select_current(all_records: Iterable[Record]) -> list[Record]:
     """Return the records that may be compared.
 
     These records were made without a limit of memory, with nothing planted, and under the newest
@@ -38,34 +38,31 @@ def select_current(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
     return current
 
 
-def is_unrestricted(record: RecordBase) -> bool:
+def is_unrestricted(record: Record) -> bool:
     """Return whether a record was made without a limit of memory, and with nothing planted."""
     return record.provenance.memory_limit is None and not record.provenance.planted
 
 
-def select_records(all_records: Iterable[AnyRecord]) -> list[AnyRecord]:
+def select_records(all_records: Iterable[Record]) -> list[Record]:
     """Return the records that `framebench.load` shows: of one version of each framework."""
     return select_one_version(select_current(all_records))
 
 
-def select_single(records: Iterable[AnyRecord]) -> list[AnyRecord]:
+def select_single(records: Iterable[Record]) -> list[Record]:
     """Return the records of cases in one process; those over ranks have tables of their own."""
     return [record for record in records if record.parsed.ranks == 1]
 
 
-class Measured(NamedTuple, Generic[AnyRecord]):
+class Measured(NamedTuple):
     """The records that count for one case in one version of its framework, on one machine."""
 
-    newest: AnyRecord  # its status is that of the case
-    record: AnyRecord  # has the peaks: the newest with any, or else the newest
-    peaked: tuple[AnyRecord, ...]  # comparable with the peaks of `record`, oldest first
-    timed: tuple[AnyRecord, ...]  # of every block, oldest first; empty if the newest has no numbers
+    newest: Record  # its status is that of the case
+    record: Record  # has the peaks: the newest with any, or else the newest
+    peaked: tuple[Record, ...]  # comparable with the peaks of `record`, oldest first
+    timed: tuple[Record, ...]  # of every block, oldest first; empty if the newest has no numbers
 
 
-AnyMeasured = Measured[RecordBase]
-
-
-def select_cases(all_records: Iterable[AnyRecord]) -> list[Measured[AnyRecord]]:
+def select_cases(all_records: Iterable[Record]) -> list[Measured]:
     """Return the records that count for each machine, case and framework version, sorted by these.
 
     A record of a process that died before it could name its version counts for the only version of
@@ -78,7 +75,7 @@ def select_cases(all_records: Iterable[AnyRecord]) -> list[Measured[AnyRecord]]:
             place = (record.provenance.machine, record.case)
             versions_by_case[place].add(record.framework_version)
 
-    def identify(record: AnyRecord) -> tuple[str, str, str]:
+    def identify(record: Record) -> tuple[str, str, str]:
         place = (record.provenance.machine, record.case)
         version = record.framework_version
         if not version:
@@ -90,7 +87,7 @@ def select_cases(all_records: Iterable[AnyRecord]) -> list[Measured[AnyRecord]]:
     return [select_case(groups[key]) for key in sorted(groups)]
 
 
-def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
+def select_case(case_records: list[Record]) -> Measured:
     """Return the records of a case that count.
 
     If the newest record failed, no record has numbers. Otherwise peaks are those of the newest ok
@@ -115,9 +112,7 @@ def select_case(case_records: list[AnyRecord]) -> Measured[AnyRecord]:
     return Measured(newest, record=with_peaks, peaked=peaked, timed=tuple(timed))
 
 
-def select_comparable_peaks(
-    case_records: Sequence[AnyRecord], record: AnyRecord
-) -> tuple[AnyRecord, ...]:
+def select_comparable_peaks(case_records: Sequence[Record], record: Record) -> tuple[Record, ...]:
     """Return the usable records of a case whose peaks were read as that of `record` was.
 
     They have the same instrument, device and number of threads. There are none if `record` is not
@@ -131,19 +126,19 @@ def select_comparable_peaks(
     )
 
 
-def describe_reading(record: RecordBase) -> tuple[str | None, str | None, int | None]:
+def describe_reading(record: Record) -> tuple[str | None, str | None, int | None]:
     """Return what the peaks of one case must have in common to be compared."""
     return record.step_instrument, record.device, record.provenance.threads
 
 
-def select_one_version(records: Iterable[AnyRecord]) -> list[AnyRecord]:
+def select_one_version(records: Iterable[Record]) -> list[Record]:
     """Return the records of one version of each framework and machine, by age.
 
     The version is the pinned one, or else the one measured last. A record of a process that died
     before it could name its version counts, too, until its case is measured again.
     """
     ordered = sorted(records, key=get_measurement_time)
-    newest: dict[tuple[str, str], AnyRecord] = {}  # by machine and case
+    newest: dict[tuple[str, str], Record] = {}  # by machine and case
     versions: dict[tuple[str, str], str] = {}  # by machine and framework
     for record in ordered:
         machine, framework = record.provenance.machine, record.parsed.framework

@@ -163,7 +163,7 @@ def has_gpu(results: Results, machine: str) -> bool:
 
     Looking for one takes a tenth of the time of reading the records in full.
     """
-    return any(record.device not in (None, "cpu") for record in results.read_for_tables(machine))
+    return any(record.device not in (None, "cpu") for record in results.get_records(machine))
 
 
 def make_entry(

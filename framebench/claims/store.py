@@ -23,8 +23,7 @@ from framebench.claims import plans
 from framebench.claims.preconditions import DeviceKind
 from framebench.claims.probed_record import Probed
 from framebench.records.pins import find_pinned_version
-from framebench.records.record import Record
-from framebench.records.record_base import RecordBase, get_measurement_time
+from framebench.records.record import Record, get_measurement_time
 from framebench.records.record_parts import Provenance
 from framebench.records.store import read_answers
 from framebench.strategies.strategy import FRAMEWORKS
@@ -151,10 +150,9 @@ class MachineResults:
     @cached_property
     def wrong_steps(self) -> set[tuple[str, ...]]:
         """Return the steps whose newest results are wrong on all machines, sizes and batches."""
-        newest: dict[tuple[str, str], RecordBase] = {}
+        newest: dict[tuple[str, str], Record] = {}
         for machine in self.results.machines:
-            # a tenth of the time that whole records take
-            for record in sorted(self.results.read_for_tables(machine), key=get_measurement_time):
+            for record in sorted(self.results.get_records(machine), key=get_measurement_time):
                 newest[machine, record.case] = record
         right: set[tuple[str, ...]] = set()
         wrong: set[tuple[str, ...]] = set()

@@ -1,10 +1,9 @@
 """Put the records of several results folders into one: each once, none lost.
 
-Equal machines get one name, unless they are to stay apart. Results of older versions of framebench,
-which had a file for each record, are taken too. Searches for the largest batch and the results of
-probes are collected with the records. The same records collected again change nothing. Two records
-of one measurement with different contents are a conflict: what was there stays, and the other is
-kept in `conflicts/`, which no table reads.
+Equal machines get one name, unless they are to stay apart. Searches for the largest batch and the
+results of probes are collected with the records. The same records collected again change nothing.
+Two records of one measurement with different contents are a conflict: what was there stays, and the
+other is kept in `conflicts/`, which no table reads.
 """
 
 from __future__ import annotations
@@ -121,11 +120,7 @@ class Collection:
         faults: list[store.BadRecord | str] = []
         # by file, since writing the records of a file together is fast
         new_records: dict[Path, list[Record]] = defaultdict(list)
-        for place, release, record in read_sources(results, self.root, faults.append):
-            fault = find_fault(place, release, record)
-            if fault:
-                faults.append(fault)
-                continue
+        for place, release, record in self.read_sources(results, faults):
             count += 1
             name = self.name_machine(record.provenance, results)
             self.report.machines[name].add(record.provenance.node or record.provenance.machine)
@@ -144,6 +139,25 @@ class Collection:
         self.report.unreadable += map(str, faults)
         return count + len(faults) + answers.added + answers.present
 
+    def read_sources(
+        self, results: Path, faults: list[store.BadRecord | str]
+    ) -> Iterator[tuple[str, str, Record]]:
+        """Yield the records of a results folder with their places and releases.
+
+        A release is such as `torch-2.13.0`. What cannot be read is added to `faults`. The folder
+        that records are added to has none to add.
+        """
+        if results.resolve() == self.root.resolve():
+            return
+        for file in store.list_files(results):
+            release = Path(file).stem
+            for place, record in store.parse_record_file(file, faults.append):
+                fault = find_fault(place, release, record)
+                if fault:
+                    faults.append(fault)
+                else:
+                    yield place, release, record
+
     def compare(self, record: Record, place: str) -> None:
         """Compare a record with the stored one of the same measurement.
 
@@ -158,7 +172,9 @@ class Collection:
         case_name = record.case.replace("/", ".")
         file = self.root / CONFLICTS / f"{case_name}.{contents_hash[:16]}.json"
         store.write_atomically(record.model_dump_json(indent=1) + "\n", file)
-        stored_contents = read_contents(read_record(stored.place))
+        stored_file = stored.place.rpartition(":")[0]
+        stored_record = dict(store.parse_record_file(stored_file))[stored.place]
+        stored_contents = read_contents(stored_record)
         contents = read_contents(record)
         different = [name for name in contents if stored_contents[name] != contents[name]]
         self.report.conflicts.append(
@@ -200,34 +216,6 @@ def collect(
                     f"{NODES}/ in it"
                 )
         return collection.report
-
-
-def read_sources(
-    results: Path, into: Path, report: store.Report
-) -> Iterator[tuple[str, str, Record]]:
-    """Yield the records of a results folder; `report` is called with what cannot be read.
-
-    Each comes with its place and with its release, such as `torch-2.13.0`. If the folder is the one
-    that they are added to, only records in files of their own are yielded. Raises OSError.
-    """
-    if results.resolve() != into.resolve():
-        for file in store.list_files(results):
-            for place, record in store.parse_record_file(file, report):
-                yield place, Path(file).stem, record
-    for file in store.list_single_files(results):
-        release = Path(file).parent.parent.name
-        try:
-            yield file, release, store.read(file)
-        except store.BadRecord as error:
-            report(error)
-
-
-def read_record(place: str) -> Record:
-    """Return the record that was found in a place: a line, or a file of its own."""
-    file, _, line = place.rpartition(":")
-    if not line.isdigit():
-        return store.read(place)
-    return dict(store.parse_record_file(file))[place]
 
 
 def find_fault(place: str, release: str, record: Record) -> str:

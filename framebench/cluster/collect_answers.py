@@ -1,12 +1,11 @@
 """Add the searches and results of probes of one results folder to another, each once.
 
-They are in `fits/<machine>/<framework>-<version>.jsonl` and `claims/<machine>.jsonl`. Older
-versions of framebench wrote a file for each, in folders that had these names.
+They are in `fits/<machine>/<framework>-<version>.jsonl` and `claims/<machine>.jsonl`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,8 +46,8 @@ def add_answers(
     """
     added = already_present = 0
     for kind in (CLAIMS, FITS):
-        present = {answer.contents for _, answer in read_answers(into / kind)}
-        for file, answer in read_answers(folder / kind):
+        present = {answer.contents for _, answer in store.read_answers(SavedAnswer, into / kind)}
+        for place, answer in store.read_answers(SavedAnswer, folder / kind):
             if answer.contents in present:
                 already_present += 1
                 continue
@@ -56,21 +55,12 @@ def add_answers(
             machine = name_machine(answer.provenance)
             provenance = change_machine(answer.provenance, machine)
             answer = answer.model_copy(update={"provenance": provenance})
-            store.append(answer, into / kind / name_file(kind, file.relative_to(folder), machine))
+            file = into / kind / f"{machine}{store.SUFFIX}"
+            if kind == FITS:  # a file of each release in the machine's folder
+                file = into / kind / machine / Path(place.rpartition(":")[0]).name
+            store.append(answer, file)
             added += 1
     return AnswerCounts(added, already_present)
-
-
-def name_file(kind: str, source: Path, machine: str) -> Path:
-    """Return the path, below the folder of its kind, of the file for an answer.
-
-    `source` is the file of the answer, below its results folder: such as
-    `fits/lab/torch-2.13.0.jsonl`, or in the older layout a file in `fits/lab/torch-2.13.0/`.
-    """
-    if kind == CLAIMS:
-        return Path(f"{machine}{store.SUFFIX}")
-    _kind, _machine, release, *_ = source.parts
-    return Path(machine, f"{release.removesuffix(store.SUFFIX)}{store.SUFFIX}")
 
 
 def change_machine(provenance: Provenance, name: str) -> Provenance:
@@ -79,17 +69,3 @@ def change_machine(provenance: Provenance, name: str) -> Provenance:
         return provenance
     node = provenance.node or provenance.machine
     return provenance.model_copy(update={"machine": name, "node": node})
-
-
-def read_answers(folder: Path) -> Iterator[tuple[Path, SavedAnswer]]:
-    """Yield each readable answer below a folder with its file, of today's layout and the older."""
-    faults: list[store.BadRecord] = []
-    for file in store.list_answer_files(folder):
-        for _, answer in store.parse_file(SavedAnswer, file, faults.append):
-            yield Path(file), answer
-    for file in store.list_answer_files(folder, ".json"):
-        try:
-            yield Path(file), store.read_model(SavedAnswer, file)
-        except store.BadRecord as error:
-            faults.append(error)
-    store.warn_of_skipped(faults)

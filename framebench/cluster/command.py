@@ -104,8 +104,7 @@ def collect_(
 ) -> None:
     """Add the records of several results folders to one.
 
-    Records that are already there are skipped. Older versions wrote a file for each record; such
-    records become lines of a file for each machine and release.
+    Records that are already there are skipped.
 
     Machines of equal hardware get one name, and their blocks count together. Records of one
     measurement that differ are kept aside, and shown.

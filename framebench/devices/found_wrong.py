@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from framebench.analysis.results import Results
-from framebench.records.record_base import RecordBase, get_measurement_time
+from framebench.records.record import Record, get_measurement_time
 from framebench.suite.case import Case
 
 COMPARE_GRADIENTS = "compare gradients with float32 before you count on it"
@@ -31,13 +31,13 @@ def find_wrong_on_gpus(results: Path) -> list[WrongResult]:
     recorded = Results(results)
     wrong = []
     for machine in recorded.machines:
-        for record in select_newest_by_case(recorded.read_for_tables(machine)):
+        for record in select_newest_by_case(recorded.get_records(machine)):
             if record.status == "wrong" and not record.on_cpu:
                 wrong.append(WrongResult(machine, record.parsed))
     return wrong
 
 
-def select_newest_by_case(records: Iterable[RecordBase]) -> Iterable[RecordBase]:
+def select_newest_by_case(records: Iterable[Record]) -> Iterable[Record]:
     """Return the record of each case that was measured last."""
     newest = {}
     for record in sorted(records, key=get_measurement_time):

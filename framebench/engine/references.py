@@ -12,8 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from framebench.records import store
-from framebench.records.record import Record
-from framebench.records.record_base import get_measurement_time
+from framebench.records.record import Record, get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.suite.protocol import Reference

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from packaging.version import Version
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from framebench.records.calibration import Calibration
-from framebench.records.record_base import RecordBase, Status, parse_case
+from framebench.records.record_base import (
+    INSTRUMENTS,
+    ON_GPU,
+    OWN_COUNTERS,
+    ROUNDS,
+    Status,
+    find_first,
+    parse_case,
+)
 from framebench.records.record_parts import (
     Bytes,
     Duration,
@@ -20,6 +30,7 @@ from framebench.records.record_parts import (
     Turns,
     is_size,
 )
+from framebench.suite.case import Case
 from framebench.suite.result import Result, StrategyEffect, Verification
 
 SCHEMA = 1
@@ -37,12 +48,18 @@ def check_release(text: str) -> str:
     return text
 
 
+@cache
+def count_work(case: Case) -> int | None:
+    """Return the samples or tokens of one step, or None of a case that is not known."""
+    return case.work if case.is_known else None
+
+
 # Tables are in the order of cases and of releases, so these must have one.
 CaseId = Annotated[str, AfterValidator(check_case)]
 Release = Annotated[str, AfterValidator(check_release)]
 
 
-class Record(RecordBase, RecordPart):
+class Record(RecordPart):
     """One case, measured once. Bytes are bytes, times are seconds."""
 
     schema_version: Literal[1] = 1
@@ -104,11 +121,6 @@ class Record(RecordBase, RecordPart):
         assert self.turns is not None
         return self.turns
 
-    def with_calibration(self, calibration: Calibration) -> Self:
-        """Return a copy with the calibration that its machine had when it was measured."""
-        origin = self.provenance.model_copy(update={"calibration": calibration})
-        return self.model_copy(update={"provenance": origin})
-
     @property
     def device(self) -> str | None:
         """Return `cpu`, or the name of the GPU."""
@@ -123,6 +135,103 @@ class Record(RecordBase, RecordPart):
     def activation_bytes(self) -> int | None:
         """Return the bytes that a forward pass saves for the backward pass; None if not counted."""
         return self.effect.evidence.get("activation_bytes") if self.effect else None
+
+    @property
+    def parsed(self) -> Case:
+        """Return the case that was measured, which may be of another version (`Case.is_known`)."""
+        return parse_case(self.case)
+
+    @property
+    def peak_instrument(self) -> str | None:
+        """Return the instrument that `peak_bytes` is read by, or None if no such peak was read.
+
+        That is the framework's own exact counter, or else `host.rss`, the kernel's number.
+        """
+        return find_first(INSTRUMENTS, self.peaks)
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Return the peak of a steady step by `peak_instrument`, or None without one."""
+        return self.peaks[self.peak_instrument] if self.peak_instrument else None
+
+    @property
+    def on_cpu(self) -> bool:
+        """Return whether the case ran on a CPU."""
+        return self.device == "cpu"
+
+    @property
+    def step_instrument(self) -> str | None:
+        """Return the instrument by which strategies of one framework are compared.
+
+        On a CPU that is what the kernel counts, on a GPU the framework's own counter.
+        """
+        return "host.rss" if self.on_cpu and "host.rss" in self.peaks else self.peak_instrument
+
+    @property
+    def shared_instrument(self) -> str | None:
+        """Return the instrument by which frameworks are compared.
+
+        The instrument is no counter of their own, since these count different things. On a GPU it
+        is NVML, and None if NVML saw nothing.
+        """
+        if self.on_cpu:
+            return self.step_instrument
+        return find_first(ON_GPU, self.peaks)
+
+    @property
+    def own_instrument(self) -> str | None:
+        """Return the framework's own counter, or None if it has none, as PyTorch on a CPU."""
+        return find_first(OWN_COUNTERS, self.peaks)
+
+    @property
+    def timed(self) -> bool:
+        """Return whether the times count.
+
+        They do if the case is ok, and the rounds of all times are known and enough.
+        """
+        if self.status != "ok" or self.turns is None:
+            return False
+        return ROUNDS <= len(self.step_s) == len(self.turns.round)
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Return the median time of a step over the samples, or None without any."""
+        return statistics.median(self.step_s) if self.step_s else None
+
+    @property
+    def throughput(self) -> float | None:
+        """Return samples (or tokens that are no padding) per second."""
+        work = count_work(self.parsed)
+        if self.step_time_s is None or work is None:
+            return None
+        return work / self.step_time_s
+
+    @property
+    def verified(self) -> bool | None:
+        """Return whether the result passed verification, or None if it was not verified."""
+        return self.verification.passed if self.verification else None
+
+    @property
+    def usable(self) -> bool:
+        """Return whether the numbers of the record may be shown.
+
+        The record must be verified, its strategy was seen to take effect, and nothing was planted.
+        """
+        proven = self.effect is not None and self.effect.proven
+        return bool(
+            self.status == "ok" and self.verified and proven and not self.provenance.planted
+        )
+
+    @property
+    def framework_version(self) -> str | None:
+        """Return the release without the build's label, such as `2.13.0`, or None if unknown."""
+        version = self.provenance.versions.get(self.parsed.framework)
+        return version and version.partition("+")[0]
+
+
+def get_measurement_time(record: Record) -> datetime:
+    """Return when a record was made."""
+    return record.provenance.measured_at
 
 
 class _Answer(RecordPart):

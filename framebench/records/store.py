@@ -8,13 +8,11 @@ write and on read. `framebench.analysis.selection` tells which of a case's recor
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,14 +28,11 @@ from framebench.records.lines import (
     name_in_errors,
     read_bytes,
     read_lines,
-    write_all,
 )
-from framebench.records.record import SCHEMA, Record
-from framebench.records.record_base import AnyRecord, RecordBase, get_measurement_time
+from framebench.records.record import SCHEMA, Record, get_measurement_time
 from framebench.suite.counting import format_count
 
 Model = TypeVar("Model", bound=BaseModel)
-Content = TypeVar("Content")
 Report = Callable[[BadRecord], object]  # is told of what cannot be read
 
 FOLDER = "records"
@@ -45,13 +40,6 @@ SUFFIX = ".jsonl"
 # /dev/stdout and /dev/fd/3 are streams of this process, whatever they lead to
 STREAM_FOLDERS = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
 MOST_NAMED = 20  # records that cannot be read, each in a warning of its own
-SINGLE = (
-    "records in files of their own, as older versions wrote them; "
-    "`framebench collect {root} --results {root}` adds them to the files that are read; "
-    "remove the folder then"
-)
-MOST_DEPTH = 8  # of folders in folders: framebench itself makes three
-MOST_BAD = 10_000  # lines of a file that are no records: the rest of such a file is not read
 
 
 def warn_of_skipped(faults: list[BadRecord]) -> None:
@@ -80,7 +68,7 @@ def read_calibration(root: Path, machine: str) -> Calibration | None:
         return None
 
 
-def fill_calibrations(records: list[AnyRecord], root: Path, machine: str) -> list[AnyRecord]:
+def fill_calibrations(records: list[Record], root: Path, machine: str) -> list[Record]:
     """Return a machine's records, each with a calibration if the machine had one by then.
 
     A record that was measured into another folder has none of its own. It gets the one that the
@@ -93,7 +81,8 @@ def fill_calibrations(records: list[AnyRecord], root: Path, machine: str) -> lis
     for record in records:
         origin = record.provenance
         if origin.calibration is None and calibration.measured_at <= origin.measured_at:
-            record = record.with_calibration(calibration)
+            origin = origin.model_copy(update={"calibration": calibration})
+            record = record.model_copy(update={"provenance": origin})
         filled.append(record)
     return filled
 
@@ -139,10 +128,11 @@ def replace_text(text: str, file: Path) -> None:
     """Write a text into a file that the user names: until all of it is written, the old one stays.
 
     If the name is a link, its target is written. To a stream, such as a pipe or /dev/stdout, it is
-    added. Raises OSError, which names the file, also for a pipe that nobody reads.
+    added. Raises OSError, which names the file.
     """
     if is_stream(file):
-        write_to_stream(text, file)
+        with name_in_errors(file), file.open("a", encoding="utf-8") as stream:
+            stream.write(text)
         return
     target = Path(os.path.realpath(file))
     mode = target.stat().st_mode if target.exists() else None
@@ -156,25 +146,6 @@ def is_stream(file: Path) -> bool:
     if file.absolute().parent in STREAM_FOLDERS:
         return True
     return file.exists() and not file.is_file()
-
-
-def write_to_stream(text: str, file: Path) -> None:
-    """Write a text to a pipe or a device. Raises OSError, which names it, if nobody reads the pipe.
-
-    A pipe that is opened as a file is would be waited for until somebody reads it.
-    """
-    with name_in_errors(file):
-        try:
-            handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                raise OSError(errno.ENXIO, "nobody reads this pipe") from error
-            raise
-        try:
-            os.set_blocking(handle, True)  # a reader may be slower than this
-            write_all(handle, text.encode())
-        finally:
-            os.close(handle)
 
 
 def read(path: Path | str) -> Record:
@@ -236,11 +207,6 @@ def parse(kind: type[Model], line: Line) -> Model:
         raise BadRecord(f"{line.place}: {explain(error)}") from error
 
 
-def parse_record(line: Line) -> Record:
-    """Return the record of a line, checked in full. Raises BadRecord (`parse`)."""
-    return parse(Record, line)
-
-
 def ignore(fault: BadRecord) -> None:
     """Pass over a line or a file that cannot be read."""
 
@@ -250,31 +216,14 @@ def parse_file(
 ) -> Iterator[tuple[str, Model]]:
     """Yield the place of each line of a file that is such a record, and the record.
 
-    `report` is called with the fault of each other line (`parse_lines`).
-    """
-    return parse_lines(partial(parse, kind), path, report)
-
-
-def parse_lines(
-    parse_line: Callable[[Line], Content], path: Path | str, report: Report
-) -> Iterator[tuple[str, Content]]:
-    """Yield the place of each line of a file that `parse_line` can parse, and its result.
-
     `report` is called with the BadRecord of each other line, or of a file that cannot be opened.
-    One unreadable line does not take down the others, but a file of them does not hold up its
-    reader.
     """
-    bad = 0
     try:
         for line in read_lines(path):
             try:
-                content = parse_line(line)
+                content = parse(kind, line)
             except BadRecord as error:
                 report(error)
-                bad += 1
-                if bad == MOST_BAD:
-                    reason = f"{bad:,} lines are no records; the rest was not read"
-                    raise BadRecord(f"{path}: {reason}") from error
             else:
                 yield line.place, content
     except BadRecord as error:
@@ -282,19 +231,12 @@ def parse_lines(
 
 
 def parse_record_file(path: str, report: Report = ignore) -> Iterator[tuple[str, Record]]:
-    """Yield the records of a file, checked in full (`parse_of_machine`)."""
-    return parse_of_machine(parse_record, path, report)
-
-
-def parse_of_machine(
-    parse_line: Callable[[Line], AnyRecord], path: str, report: Report
-) -> Iterator[tuple[str, AnyRecord]]:
-    """Yield the records of a file with their places (`parse_lines`).
+    """Yield the records of a file with their places (`parse_file`).
 
     A record of another machine than the one whose folder the file is in is a fault.
     """
     machine = Path(path).parent.name
-    for place, record in parse_lines(parse_line, path, report):
+    for place, record in parse_file(Record, path, report):
         recorded_machine = record.provenance.machine
         if recorded_machine == machine:
             yield place, record
@@ -309,19 +251,14 @@ def read_first_record(path: str) -> Record | None:
 
 
 def read_all(root: Path) -> Iterator[Record]:
-    """Yield every readable record under `root`/records.
-
-    The others are named in a RecordWarning, and not touched.
-    """
-    warn_of_single_files(root)
+    """Yield every readable record under `root`/records (`read_files`)."""
     return (record for _, record in read_files(root))
 
 
-def warn_of_single_files(root: Path, machine: str | None = None) -> None:
-    """Name each folder of files that only `framebench collect` reads in a RecordWarning."""
-    for folder in list_single_folders(root, machine):
-        reason = f"skipped {folder}: {SINGLE.format(root=root)}"
-        warnings.warn(reason, RecordWarning, stacklevel=3)
+def read_machine(root: Path, machine: str) -> list[Record]:
+    """Return every readable record of a machine, each with its calibration."""
+    records = [record for _, record in read_files(root, machine)]
+    return fill_calibrations(records, root, machine)
 
 
 def list_machines(root: Path) -> list[str]:
@@ -339,22 +276,14 @@ def list_machines(root: Path) -> list[str]:
 def list_files(root: Path, machine: str | None = None) -> list[str]:
     """Return the files of records of a machine, or of all, in order.
 
-    A folder that we may not list is returned itself: reading it then fails and names it, and the
-    other machines' files are read. Raises OSError if a folder cannot be listed for another
-    reason, such as a disk that fails.
+    Raises OSError if a folder cannot be listed.
     """
     files = []
     for name in list_machines(root) if machine is None else [machine]:
-        folder = os.path.join(root, FOLDER, name)
-        try:
-            names = sorted(os.listdir(folder))
-        except FileNotFoundError:
-            continue  # a machine that has no folder has no files
-        except PermissionError:
-            files.append(folder)
-        else:
-            files += [os.path.join(folder, file) for file in names if file.endswith(SUFFIX)]
-    return files
+        folder = root / FOLDER / name
+        if folder.is_dir():
+            files += [str(folder / file) for file in sorted(os.listdir(folder))]
+    return [file for file in files if file.endswith(SUFFIX)]
 
 
 def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]:
@@ -368,67 +297,16 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
     warn_of_skipped(faults)
 
 
-def list_answer_files(folder: Path, suffix: str = SUFFIX) -> list[str]:
-    """Return the files of lines in a folder and those in it, in order, or none if it is no folder.
-
-    Folders may be a stranger's, and nested until no path can name the innermost one: what is deeper
-    than MOST_DEPTH is named in a RecordWarning. Raises OSError if a folder cannot be looked into.
-    """
-
-    def fail(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError | NotADirectoryError):
-            raise error
-
-    files = []
-    for where, inner, names in os.walk(folder, onerror=fail):
-        files += [os.path.join(where, name) for name in names if name.endswith(suffix)]
-        depth = len(Path(where).relative_to(folder).parts)
-        if depth == MOST_DEPTH and inner:
-            inner.clear()
-            reason = f"more than {MOST_DEPTH} folders deep; the rest was not looked at"
-            warnings.warn(f"skipped {where}: {reason}", RecordWarning, stacklevel=2)
-    return sorted(files)
-
-
-def list_single_folders(root: Path, machine: str | None = None) -> list[str]:
-    """Return the folders with files of one record each, as older versions of framebench wrote them.
-
-    The folders are `records/<machine>/<environment>/`, of a machine or of all. `framebench collect`
-    alone reads them. A machine's folder that may not be listed has none. Raises OSError if the
-    machines cannot be listed.
-    """
-    folders = []
-    for name in list_machines(root) if machine is None else [machine]:
-        with (
-            contextlib.suppress(FileNotFoundError, PermissionError),
-            os.scandir(os.path.join(root, FOLDER, name)) as entries,
-        ):
-            folders += sorted(
-                entry.path for entry in entries if entry.is_dir(follow_symlinks=False)
-            )
-    return folders
-
-
-def list_single_files(root: Path) -> list[str]:
-    """Return the files of one record each: `records/<machine>/<environment>/<case>/<time>.json`.
+def list_answer_files(folder: Path) -> list[str]:
+    """Return the files of lines in a folder and in those below it, in order; no link is followed.
 
     Raises OSError for a folder that cannot be read.
     """
-    files: list[str] = []
-    for folder in list_single_folders(root):
-        files += sorted(str(path) for path in Path(folder).glob("*/*.json"))
-    return files
+    return sorted(map(str, folder.rglob(f"*{SUFFIX}")))
 
 
 def read_files(root: Path, machine: str | None = None) -> Iterator[tuple[str, Record]]:
-    """Yield every readable record with its place, of one machine or of all (`parse_files`)."""
-    return parse_files(parse_record, root, machine)
-
-
-def parse_files(
-    parse_line: Callable[[Line], AnyRecord], root: Path, machine: str | None = None
-) -> Iterator[tuple[str, AnyRecord]]:
-    """Yield every readable record with its place, as `parse_line` returns it.
+    """Yield every readable record with its place, of one machine or of all.
 
     The records come in the order of machine, release, case and time. The first lines that cannot be
     read are named in RecordWarnings, the others counted in one. Raises OSError for a folder that
@@ -436,13 +314,12 @@ def parse_files(
     """
     faults: list[BadRecord] = []
     for file in list_files(root, machine):
-        records = list(parse_of_machine(parse_line, file, faults.append))
         # a file is in the order of its lines, which `framebench collect` may have added at any time
-        yield from sorted(records, key=get_case_and_time)
+        yield from sorted(parse_record_file(file, faults.append), key=get_case_and_time)
     warn_of_skipped(faults)
 
 
-def get_case_and_time(placed_record: tuple[str, RecordBase]) -> tuple[str, datetime]:
+def get_case_and_time(placed_record: tuple[str, Record]) -> tuple[str, datetime]:
     """Return what the records of a file are sorted by."""
     _place, record = placed_record
     return record.case, get_measurement_time(record)

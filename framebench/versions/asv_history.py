@@ -44,8 +44,8 @@ from framebench.devices.tables import frame
 from framebench.instruments.parent_death import die_with_parent
 from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT, drop_repository
-from framebench.records.record import Record
-from framebench.records.record_base import OWN_COUNTERS, count_work
+from framebench.records.record import Record, count_work
+from framebench.records.record_base import OWN_COUNTERS
 from framebench.suite.case import Case
 from framebench.suite.sequences import group_by
 from framebench.versions.accepted import AcceptedRegression, find_reason

@@ -40,8 +40,7 @@ from framebench.analysis.statistics import (
     decide,
 )
 from framebench.models.spec import UnknownName
-from framebench.records.record import Record
-from framebench.records.record_base import get_measurement_time
+from framebench.records.record import Record, get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.sequences import group_by
 

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from framebench.analysis.rendering import MISSING, Table
 from framebench.devices.plans.planned import Planned
-from framebench.records.record_base import RecordBase
+from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS, TITLES
 
 TITLE = "Releases that can be compared"
@@ -18,7 +18,7 @@ TITLE = "Releases that can be compared"
 Release = tuple[str, str]  # framework and version
 
 
-def tabulate_recorded(records: Iterable[RecordBase], predictions: Iterable[Planned]) -> Table:
+def tabulate_recorded(records: Iterable[Record], predictions: Iterable[Planned]) -> Table:
     """Return the releases of each framework, with the machines and devices that have cases of it.
 
     Only cases with a peak count: `records` may have failed, and `predictions` be refused.

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from framebench.analysis.rendering import Table, format_number
 from framebench.analysis.selection import select_current
 from framebench.models.spec import list_confirmed_workloads
-from framebench.records.record import Record
-from framebench.records.record_base import get_measurement_time
+from framebench.records.record import Record, get_measurement_time
 from framebench.suite.profiles import list_profile_cases
 from framebench.suite.protocol import VERSION
 

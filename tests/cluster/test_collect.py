@@ -98,28 +98,6 @@ def test_equal_machines_have_one_name_and_their_records_name_the_node(tmp_path):
     assert later.machines.keys() == {"kind"}, "the name that was given once is kept"
 
 
-def test_a_node_keeps_its_name_however_often_its_machine_is_renamed(tmp_path):
-    collect([make_folder(tmp_path / "n1", "n1")], tmp_path / "first", "first-name")
-    collect([tmp_path / "first"], tmp_path / "second", "second-name")
-    origins = [record.provenance for record in read_records(tmp_path / "second")]
-    assert {origin.machine for origin in origins} == {"second-name"}
-    assert {origin.node for origin in origins} == {"n1"}
-
-
-def test_a_machine_in_the_folder_keeps_its_name_next_to_an_equal_one_with_more_records(tmp_path):
-    into = tmp_path / "all"
-    make_folder(into, "large", session="1")
-    make_folder(into, "large", session="2")
-    make_folder(into, "small", session="3")
-    report = collect([make_folder(tmp_path / "new", "small", session="4")], into)
-    assert report.machines.keys() == {"small"}
-
-
-def test_two_processes_of_one_case_in_a_block_are_two_records(tmp_path):
-    add_records(tmp_path / "a", *make_blocks([(CASE, [[1.0]]), (CASE, [[1.0]])]))
-    assert count_outcomes(collect([tmp_path / "a"], tmp_path / "all")) == Outcomes(added=2)
-
-
 @pytest.mark.parametrize("release", ["torch-\x1b[2J", "torch-1\n", "torch-" + "9" * 100])
 def test_records_under_a_release_name_that_is_unsafe_as_a_file_are_unreadable(release, tmp_path):
     store.append(record(CASE), store.find_file(tmp_path / "a", "m", release))
@@ -156,11 +134,6 @@ def test_equal_machines_keep_their_names_with_apart(equal_machines, tmp_path):
     for folder in equal_machines:
         again = collect([folder], tmp_path / "all", apart=True)
         assert count_outcomes(again) == Outcomes(present=3), "it has the name that is there"
-
-
-def test_apart_and_one_name_for_all_machines_exclude_each_other(equal_machines, tmp_path):
-    command = ("collect", *equal_machines, "--apart", "--machine", "m")
-    framebench(*command, results=tmp_path / "all", code=2)
 
 
 def test_machines_that_were_given_names_keep_them_although_they_are_equal(tmp_path):
@@ -230,27 +203,6 @@ def test_unreadable_records_are_named_and_the_rest_collected(tmp_path):
         assert any(fault in sentence for sentence in report.unreadable)
 
 
-def test_records_of_old_versions_in_one_file_each_are_collected(tmp_path):
-    """Unreadable are a damaged file and a link."""
-    records = read_records(make_folder(tmp_path / "made", "m"))
-    old = tmp_path / "old"
-    folder = old / "records" / "m" / "torch-1" / CASE.id.replace("/", ".")
-    folder.mkdir(parents=True)
-    for number, one in enumerate(records):
-        (folder / f"2026010{number}.json").write_text(one.model_dump_json())
-    (folder / "20270101.json").write_text("{")
-    (folder / "20270102.json").symlink_to(folder / "20260100.json")
-
-    into_another = collect([old], tmp_path / "all")
-    into_itself = collect([old], old)
-    again = collect([old], old)
-
-    assert count_outcomes(into_another) == Outcomes(added=3, unreadable=2)
-    assert count_outcomes(into_itself) == Outcomes(added=3, unreadable=2)
-    assert count_outcomes(again) == Outcomes(present=3, unreadable=2)
-    assert read_records(tmp_path / "all") == records
-
-
 def test_folders_of_a_run_on_many_machines_are_collected_into_it(tmp_path):
     for name in ("n1", "n2"):
         make_folder(tmp_path / NODES / name, name, session=name)
@@ -293,8 +245,7 @@ def test_searches_and_probes_are_collected_once_under_the_new_name_of_the_machin
     probed = Probed(probe="names", names={"torch.amp": True}, provenance=origin)
     store.append(probed, node / "claims" / "node1.jsonl")
     search = Fit(case=CASE.id, budget_bytes=2**20, status="none", answer="none", provenance=origin)
-    old_file = node / "fits/node1/torch-1/a.case/20260101.json"  # of an older version
-    store.write_atomically(search.model_dump_json(indent=1), old_file)
+    store.append(search, node / "fits" / "node1" / "torch-1.jsonl")
     first_time = collect([node], kind, "kind")
     again = collect([node], kind, "kind")
     assert first_time.answers == 2

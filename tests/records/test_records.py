@@ -12,12 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from framebench.analysis.results import Results
 from framebench.records import store
+from framebench.records.calibration import Calibration
 from framebench.records.lines import Line, is_json
 from framebench.records.record import Record
-from framebench.records.record_base import ALL_INSTRUMENTS
+from framebench.records.record_base import INSTRUMENTS, ON_GPU
 from framebench.records.store import BadRecord, RecordWarning
-from framebench.records.table_record import read_for_tables
 from framebench.suite.case import Case
 from framebench.suite.profiles import list_cases
 from framebench.suite.result import StrategyEffect, Verification
@@ -34,8 +35,8 @@ made = st.builds(
     case=st.sampled_from([case.id for case in SOME]),
     status=st.sampled_from(["ok", "oom", "timeout", "crashed", "unsupported", "wrong"]),
     reason=st.none() | st.text(),
-    peaks=st.dictionaries(st.sampled_from(ALL_INSTRUMENTS), size),
-    peak_samples=st.lists(st.dictionaries(st.sampled_from(ALL_INSTRUMENTS), size), max_size=3),
+    peaks=st.dictionaries(st.sampled_from(INSTRUMENTS + ON_GPU), size),
+    peak_samples=st.lists(st.dictionaries(st.sampled_from(INSTRUMENTS + ON_GPU), size), max_size=3),
     live_bytes=st.none() | size,
     step_s=st.lists(st.floats(1e-9, 1e6), max_size=5),
     turns=st.just(make_turns("block", CASE, 5)),
@@ -177,7 +178,7 @@ def test_an_impossible_value_is_refused_with_its_field(field, value, message, tm
 )
 def test_a_line_that_is_cut_off_is_called_so(text, reason):
     with pytest.raises(BadRecord, match=f"^a.jsonl:1: not a framebench record: {reason}"):
-        store.parse_record(Line("a.jsonl:1", text))
+        store.parse(Record, Line("a.jsonl:1", text))
 
 
 @pytest.mark.parametrize("levels", [300, 1_000, 100_000])
@@ -187,7 +188,7 @@ def test_a_deep_line_is_refused(begin, levels, results):
     store.append(record(), file)
     append_lines(file, begin * levels)
     with pytest.warns(RecordWarning, match=r"jsonl:2: "):
-        assert [found.case for found in read_for_tables(results, "m")] == [record().case]
+        assert list(store.read_all(results)) == [record()]
 
 
 def test_deep_utf16_text_is_not_taken_for_json():
@@ -253,11 +254,46 @@ def test_what_is_no_file_is_written_to_and_not_replaced(tmp_path):
     assert pipe.is_fifo()
 
 
-def test_a_file_of_too_many_bad_lines_is_not_read_to_its_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "MOST_BAD", 3)
-    file = tmp_path / "torch-1.jsonl"
-    file.write_text("{}\n" * 100)
-    faults = []
-    assert list(store.parse_file(Record, file, faults.append)) == []
-    assert len(faults) == 4
-    assert "the rest was not read" in str(faults[-1])
+def test_a_record_in_another_machines_folder_is_named_and_skipped(tmp_path):
+    file = store.find_file(tmp_path, "another", "torch-2.13.0")
+    store.append(record(), file)
+    with pytest.warns(RecordWarning, match="machine m, but in the folder another"):
+        assert list(store.read_all(tmp_path)) == []
+
+
+def test_times_do_not_count_if_a_step_has_no_round():
+    four_rounds = make_turns("block", CASE, rounds=4)
+    assert record(step_s=[0.1] * 4, turns=four_rounds).timed
+    assert not record(step_s=[0.1] * 5, turns=four_rounds).timed
+
+
+def add_calibration(root, measured_at):
+    """Write that the instruments of the hand-made records' machine passed."""
+    file = store.find_calibration_file(root, "m")
+    file.parent.mkdir()
+    file.write_text(json.dumps({"measured_at": measured_at, "passed": True}))
+
+
+@pytest.mark.parametrize(
+    ("calibrated_at", "calibration"),
+    [
+        ("2026-01-01T00:00:00+00:00", "passed"),
+        ("2026-03-01T00:00:00+00:00", "not done"),  # after the record
+        ("2026-01-01T00:00:00", "not done"),  # in a time zone that is not known
+    ],
+)
+def test_a_collected_record_has_an_earlier_calibration_of_its_machine(
+    tmp_path, calibrated_at, calibration
+):
+    origin = provenance(measured_at="2026-02-01T00:00:00Z")
+    store.append(record(provenance=origin), store.find_file(tmp_path, "m", "torch-2.13.0"))
+    add_calibration(tmp_path, calibrated_at)
+    assert list(Results(tmp_path).table("m")["calibration"]) == [calibration]
+
+
+def test_a_record_keeps_the_calibration_that_it_was_measured_with(tmp_path):
+    failed = Calibration(measured_at="2026-01-01T00:00:00Z", passed=False, failed=["jax"])
+    origin = provenance(measured_at="2026-02-01T00:00:00Z", calibration=failed)
+    store.append(record(provenance=origin), store.find_file(tmp_path, "m", "torch-2.13.0"))
+    add_calibration(tmp_path, "2026-01-15T00:00:00+00:00")
+    assert list(Results(tmp_path).table("m")["calibration"]) == ["FAILED (jax)"]

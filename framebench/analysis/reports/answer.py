@@ -23,8 +23,7 @@ from framebench.analysis.answers import (
 from framebench.analysis.needs import format_guessed_needs, format_needs
 from framebench.analysis.rendering import Table, read_columns
 from framebench.analysis.selection import is_unrestricted
-from framebench.records.record import Record
-from framebench.records.record_base import get_measurement_time
+from framebench.records.record import Record, get_measurement_time
 from framebench.strategies.registry import find_baseline
 from framebench.suite.case import DEFAULT_SIZE, TRIAL_SIZE
 from framebench.suite.counting import format_count

@@ -22,8 +22,7 @@ from framebench.analysis.statistics import (
     decide,
 )
 from framebench.analysis.tables import READING
-from framebench.records.record import Record
-from framebench.records.record_base import get_measurement_time
+from framebench.records.record import Record, get_measurement_time
 
 INSTRUCTIONS = Quantity("instructions", "", minimum=WORK, more="other work", less="other work")
 SAME_WORK = "same work"

@@ -10,8 +10,7 @@ import pandas as pd
 from framebench.analysis import frames
 from framebench.analysis.results import Results
 from framebench.analysis.selection import select_records
-from framebench.records.record import Record
-from framebench.records.record_base import get_measurement_time
+from framebench.records.record import Record, get_measurement_time
 from framebench.suite.sequences import group_by
 
 
