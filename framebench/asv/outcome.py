@@ -93,10 +93,8 @@ def find_last_line(stderr: str | None) -> str:
 def explain_setup(framework: str, why: str) -> str:
     """Return why a framework could not be set up, with the command that does it."""
     last_line = why.strip().splitlines()[-1] if why.strip() else "no reason given"
-    # the prefix is that of `framebench setup`, which ran in the background
-    reason = last_line.removeprefix("framebench: ")
     return (
-        f"{framework} could not be set up: {reason}; when that is repaired, `framebench setup "
+        f"{framework} could not be set up: {last_line}; when that is repaired, `framebench setup "
         f"{framework}` builds it, and the same run goes on"
     )
 

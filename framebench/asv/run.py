@@ -19,24 +19,16 @@ from asv.runner import skip_benchmarks
 
 from framebench.asv import cases
 from framebench.asv.block import SELECTED
-from framebench.asv.building import Building, list_unbuilt
 from framebench.asv.outcome import RunOutcome
 from framebench.asv.progress import Progress, listen
 from framebench.engine import environments
 from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.engine.runner import RESULTS
 from framebench.engine.session import Busy, Session, lock_results
-from framebench.engine.shortages import (
-    NO_ROOM_BYTES,
-    describe_error,
-    describe_shortage,
-    list_full_disks,
-)
+from framebench.engine.shortages import NO_ROOM_BYTES, describe_error, list_full_disks
 from framebench.engine.terminal import escape_control
 from framebench.records import provenance
-from framebench.records.pins import find_pinned_version
 from framebench.suite.profiles import find_profile, read_profile_name
-from framebench.suite.sequences import drop_duplicates
 
 OWN_ENVIRONMENTS = (
     "the suite measures in environments of its own: leave out --python and -E existing, or name "
@@ -53,13 +45,12 @@ class AsvRun:
     selection: dict[str, Any] = field(default_factory=dict)
     has_started: bool = False  # a selected benchmark was about to run
     session: Session | None = None
-    building: Building | None = None
     outcome: RunOutcome = field(default_factory=lambda: RunOutcome(RESULTS, ""))
     # asv forks benchmark processes from them
     servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def open(self, benchmarks: Benchmarks, machine: str) -> None:
-        """Open the session, or resume that of an equal run, and start to build environments.
+    def open(self, machine: str) -> None:
+        """Open the session, or resume that of an equal run.
 
         Benchmark processes learn of the session from environment variables.
         """
@@ -71,13 +62,6 @@ class AsvRun:
         self.session = Session.open(RESULTS, provenance.name_code(), self.selector)
         os.environ["FRAMEBENCH_SESSION"] = self.session.id
         self.outcome = RunOutcome(RESULTS, self.session.id)
-        frameworks = []
-        for environment in self.selection["environments"]:
-            is_pinned = environment.version == find_pinned_version(environment.framework)
-            if is_pinned and cases.select_framework(benchmarks, environment.framework):
-                frameworks.append(environment.framework)
-        unbuilt = list_unbuilt(drop_duplicates(frameworks), selected)
-        self.building = Building(unbuilt, selected)
 
 
 current = AsvRun()
@@ -113,12 +97,8 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
         current.selector = " ".join(["asv run", *map(str, settings)]).strip()
         progress = Progress(lambda: len(cases.list_run_cases(current.selection)), log.info, log.add)
         with stop_children_at_end(), hold_results(), listen(progress):
-            try:
-                # asv writes into `_returns` which benchmarks and environments it selected
-                result = run(cls, *args, **{**kwargs, "_returns": current.selection})
-            finally:
-                if current.building:
-                    current.building.stop()
+            # asv writes into `_returns` which benchmarks and environments it selected
+            result = run(cls, *args, **{**kwargs, "_returns": current.selection})
         step_to_the_end()
         if current.has_started:
             log.info("All selected benchmarks were run or skipped")
@@ -174,8 +154,8 @@ def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
         current.has_started = True
         if suite_benchmarks:
             if current.session is None:
-                current.open(benchmarks, results.params["machine"])
-            env.prepare(current.building)
+                current.open(results.params["machine"])
+            env.prepare(cases.list_measurable(suite_benchmarks, env.framework))
         if env.failure:
             log.error(f"{env.name} cannot be used: {escape_control(env.failure)}")
             current.outcome.failed_setups[env.framework] = env.failure
@@ -280,8 +260,8 @@ def check_room() -> None:
 def stop_children_at_end() -> Iterator[None]:
     """Stop asv's children if asv is terminated or interrupted in this context.
 
-    asv itself would leave them running. Raises asv's UserError then, and also if the system has run
-    out of a resource, such as space on a disk.
+    asv itself would leave them running. Raises asv's UserError then, and also for an OSError, such
+    as of a full disk.
     """
     try:
         with interrupt_on_ending_signals():
@@ -292,12 +272,6 @@ def stop_children_at_end() -> Iterator[None]:
     except OSError as error:
         kill_servers()
         raise util.UserError(escape_control(describe_error(error))) from error
-    except (MemoryError, RuntimeError) as error:
-        shortage = describe_shortage(error)
-        if not shortage:
-            raise
-        kill_servers()
-        raise util.UserError(shortage) from error
 
 
 def kill_servers() -> None:

@@ -6,8 +6,6 @@ import importlib
 import inspect
 import io
 import os
-import resource
-import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,12 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from framebench.engine.interrupts import interrupt_on_ending_signals
-from framebench.engine.shortages import (
-    check_threads,
-    describe_error,
-    describe_shortage,
-    has_small_address_space,
-)
+from framebench.engine.shortages import describe_error
 
 if TYPE_CHECKING:
     import typer
@@ -61,10 +54,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 CASE_PARAMETERS = ("selectors", "selector", "case", "case_or_file")
 LEAST_LIKENESS = 0.7  # of an option's name to what was typed, between 0 and 1
 EXAMPLE_CASE = "transformer/torch/train/fp32/b4/cpu"
-# the largest libraries that commands load, and room for records
-LOADING = "import pandas, pydantic, rich, scipy.special, typer; bytearray(2**26)"
 INTERRUPTED = 130  # exit code: 128 and the number of SIGINT, as shells have it
-LOADING_S = 60.0  # a limit far above what loading takes
 
 
 def load_commands(arguments: Sequence[str]) -> None:
@@ -90,45 +80,12 @@ def main() -> None:
     open_missing_streams()
     try:
         with interrupt_on_ending_signals():
-            check_address_space()
-            check_threads()
             run_command_line()
     except KeyboardInterrupt:
         print("framebench: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except (MemoryError, ImportError, RuntimeError) as error:
-        reason = describe_shortage(error)
-        if not reason:
-            raise
-        print(f"framebench: {reason}", file=sys.stderr)
-        sys.exit(1)
-
-
-def check_address_space() -> None:
-    """End the command if the libraries that it needs cannot be loaded under the limit on memory.
-
-    NumPy and SciPy load OpenBLAS, which may wait for ever if it gets too little address space. So a
-    subprocess, which can be killed, loads the libraries first, unless the limit is large.
-    """
-    if not has_small_address_space():
-        return
-    try:
-        code = subprocess.run(
-            [sys.executable, "-P", "-c", LOADING],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=LOADING_S,
-        ).returncode
-    except (OSError, subprocess.TimeoutExpired):  # it could not be started, or it hangs
-        code = 1
-    if code:
-        limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
-        size = f"{limit_bytes / 2**20:,.0f} MiB"
-        reason = (
-            f"a limit on address space (ulimit -v) of {size} is too small to load pandas and SciPy"
-        )
-        print(f"framebench: {reason}", file=sys.stderr)
+    except MemoryError:
+        print("framebench: memory ran out for framebench itself", file=sys.stderr)
         sys.exit(1)
 
 

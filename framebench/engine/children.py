@@ -21,7 +21,7 @@ from typing import IO, Any, NamedTuple
 
 import psutil
 
-from framebench.instruments.parent_death import adopt_orphans, die_with_parent
+from framebench.instruments.parent_death import die_with_parent
 
 LOG_BYTES = 2**16  # the end of a child's standard error, which is kept
 ANSWER_BYTES = 2**26  # the end of a program's output, of which the last line is its answer
@@ -156,7 +156,6 @@ class Children:
         """Begin without children."""
         self.lock = threading.Lock()  # planners are started by several threads
         self.marks: dict[int, str] = {}  # by process id
-        self.earlier_children: set[int] = set()  # ids of children that this process had before
 
     def start(
         self,
@@ -172,9 +171,6 @@ class Children:
         """
         mark = purpose + secrets.token_hex(8)
         with self.lock:
-            if not self.marks:
-                adopt_orphans()
-                self.earlier_children = {child.pid for child in psutil.Process().children()}
             process = subprocess.Popen(
                 command,
                 env={**variables, MARK: mark},
@@ -199,23 +195,6 @@ class Children:
         with self.lock:
             kill_marked(mark)
             del self.marks[process.pid]
-            # while other children run, an orphan may be of one of them
-            if not self.marks:
-                kill_all(self.list_orphans)
-
-    def list_orphans(self) -> list[psutil.Process]:
-        """Return the processes that became children of this one when their parents ended.
-
-        These processes are in another session, and were no children before the first program was
-        started.
-        """
-        session = os.getsid(0)
-        orphans = []
-        for child in psutil.Process().children():
-            with contextlib.suppress(ProcessLookupError):
-                if child.pid not in self.earlier_children and os.getsid(child.pid) != session:
-                    orphans.append(child)
-        return orphans
 
     def kill(self) -> None:
         """Kill all children, so that threads which wait for them end with this process."""
@@ -295,18 +274,12 @@ def kill_group(leader: int) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process whose inherited mark begins with `mark`, in any process group."""
+    """Kill every process whose inherited mark begins with `mark`, in any process group.
 
-    def list_marked() -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if read_mark(process).startswith(mark)]
-
-    kill_all(list_marked)
-
-
-def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
-    """Kill the listed processes, and those that they started meanwhile, in at most MOST_ROUNDS."""
+    That is repeated at most MOST_ROUNDS times, for those that they started meanwhile.
+    """
     for _ in range(MOST_ROUNDS):
-        processes = list_processes()
+        processes = [each for each in psutil.process_iter() if read_mark(each).startswith(mark)]
         if not processes:
             return
         for process in processes:
