@@ -22,7 +22,7 @@ from framebench.records.provenance import describe_hardware, read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
-from tests.fake_records import make_crash_without_version, make_measured
+from tests.fake_records import make_measured
 from tests.processes import framebench, make_fake_environment, plain_user, read_json
 from tests.record_files import add_records, append_lines, load_fields, save_fields
 from tests.sample_records import MACHINE, RESULTS
@@ -204,20 +204,6 @@ def test_unreadable_results_are_reported(real, shared_folder):
     assert "measure first" not in done.stderr
 
 
-def test_an_unreadable_machine_is_named_and_skipped(real, shared_folder):
-    results = Path(shutil.copytree(real, shared_folder / "results"))
-    results.chmod(0o755)
-    closed = results / "records" / "closed"
-    closed.mkdir(mode=0o700)
-    for command in ("answer", "show", "report", "claims list", "advise transformer --budget 1GiB"):
-        # imports what it needs, from where other users may not read
-        as_root = framebench(*command.split(), results=results)
-        with plain_user():
-            done = framebench(*command.split(), results=results)
-        assert (done.returncode, done.stdout) == (as_root.returncode, as_root.stdout), command
-        assert done.stderr.count(f"skipped {closed}: Permission denied") == 1, command
-
-
 def test_nothing_is_measured_if_results_cannot_be_written(shared_folder, monkeypatch):
     monkeypatch.setattr(run.installed, "find_environments", refuse_work)
     closed = shared_folder / "results" / "records"
@@ -327,11 +313,8 @@ def plant_machine(results: Path, content: str, name: str = "other") -> None:
     ("command", "content"),
     [
         ("show", "newer"),
-        ("show", "cut off"),
         ("show", "of no case"),
-        ("answer", "cut off"),
         ("report --html --to TO", "cut off"),
-        ("claims", "cut off"),
     ],
 )
 def test_a_machine_without_a_readable_record_takes_no_other_down(command, content, real, tmp_path):
@@ -443,9 +426,3 @@ def test_show_puts_machines_side_by_side(results):
     (row,) = [line for line in shown.splitlines() if "transformer/" in line]
     assert CASE in row
     assert re.findall(r"\d+\.\d\b", row)[-2:] == ["1.0", "2.0"]
-
-
-def test_show_has_nothing_to_put_side_by_side_without_numbers(results):
-    add_records(results, make_crash_without_version("checkpoint"))
-    done = framebench("show", "--by-machine", results=results, code=1)
-    assert "no record of the named cases has numbers that may be shown" in done.stderr

@@ -128,17 +128,6 @@ def test_units_end_with_their_run(number, fake_worker, results, tmp_path, monkey
                 process.kill()
 
 
-def test_the_log_of_a_unit_is_written_through_no_link(results):
-    victim = results / "victim"
-    folder = results / NODES / GPUS[0].folder
-    folder.mkdir(parents=True)
-    victim.write_text("precious")
-    (folder / gpus.LOG).symlink_to(victim)
-    with pytest.raises(OSError, match="symbolic links"):
-        gpus.run_unit(UNITS[0], GPUS[0], results, threading.Event())
-    assert victim.read_text() == "precious"
-
-
 def test_a_run_on_gpus_must_name_its_interpreter(results):
     """The pinned builds are for the CPU."""
     case = "transformer/torch/train/fp32/b4/tiny"

@@ -27,7 +27,6 @@ from framebench.records import provenance, store
 from tests.callbacks import ignore
 from tests.cluster.own_slurm import OwnSlurm, wait_until
 from tests.processes import COMMAND, write_script
-from tests.records.test_strangers_folder import HOSTILE
 
 CASES = (
     "transformer/torch/train/{fp32,checkpoint}/b4/tiny",
@@ -114,12 +113,6 @@ def test_nothing_is_lost_when_jobs_nodes_and_the_controller_fail(own, python, re
     assert nodes == {"n1", "n2"}
     for node in nodes:
         assert find_overlap(read_log(results, node)) == ""
-
-
-def test_units_that_share_a_node_are_found():
-    killed = ["1 began: a", "2 began: b", "3 ended with 0: b"]
-    assert find_overlap(killed) == ""
-    assert find_overlap(["1 began: a", "2 began: b", "3 ended with 0: a"]) == "3 ended with 0: a"
 
 
 def kill_a_job(own: OwnSlurm) -> None:
@@ -226,15 +219,6 @@ def fake_slurm(tmp_path, monkeypatch) -> Callable[..., Path]:
         return tmp_path / "results"
 
     return write_scripts
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_strangers_file_of_jobs_is_ignored(kind, tmp_path):
-    jobs = Jobs(tmp_path)
-    jobs.file.parent.mkdir()
-    HOSTILE[kind](jobs.file)
-    assert jobs.read_ids() == {}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"mark": 5}', "[" * 100_000])

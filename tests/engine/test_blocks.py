@@ -12,10 +12,9 @@ import pytest
 
 from framebench.engine import blocks, runner
 from framebench.engine.blocks import measure, measure_group
-from framebench.engine.environments import describe
 from framebench.engine.groups import Group, make_groups
-from framebench.engine.runner import DEFAULT_OPTIONS, Options
-from framebench.engine.timed_process import ReferenceMatmul, TimedProcess, Variant
+from framebench.engine.runner import Options
+from framebench.engine.timed_process import Variant
 from framebench.records import store
 from framebench.records.record import Record
 from framebench.suite.case import Case
@@ -64,15 +63,6 @@ def test_records_of_a_block_have_the_times_of_its_turns_and_of_the_reference(fak
         assert turns.steps == 5, "as many as make 50 ms"
         assert 0 < min(turns.reference_s) < max(turns.reference_s) < 60
         assert turns.reference_flop > 1e9
-
-
-def test_reference_matmul_without_an_answer_has_no_time_in_that_round(monkeypatch):
-    with ReferenceMatmul(DEFAULT_OPTIONS) as matmul:
-        matmul.turn(0)
-        monkeypatch.setattr(matmul.worker, "receive", Mock(return_value={"error": {}}))
-        matmul.turn(1)
-    rounds_with_time = list(matmul.seconds)
-    assert rounds_with_time == [0]
 
 
 @pytest.mark.parametrize(
@@ -281,20 +271,3 @@ def test_a_group_has_the_baselines_of_its_framework_and_of_pytorch(fake_worker):
 
 def list_cases(variants: tuple[Variant, ...]) -> list[Case]:
     return [variant.case for variant in variants]
-
-
-BASE = replace(CASE, size="full", batch=8)  # a size without float64 values
-
-
-@pytest.mark.parametrize(
-    ("case", "waits"),
-    [
-        (replace(BASE, strategy="checkpoint"), True),  # BASE is its reference
-        (replace(BASE, batch=16), False),  # another case's reference
-        (CASES[1], False),  # it has float64 values
-    ],
-)
-def test_case_waits_for_its_reference_while_that_is_built(case, waits, tmp_path):
-    base = TimedProcess(Variant(BASE, describe("torch")), DEFAULT_OPTIONS, tmp_path, print)
-    run = open_run(tmp_path)
-    assert blocks.waits_for_reference(case, batch=[base], processes=[base], run=run) == waits

@@ -16,9 +16,7 @@ from framebench.cluster.collect import collect
 from framebench.devices.plans import store
 from framebench.engine import environments
 from framebench.engine.environments import Environment, Say
-from framebench.engine.locks import hold_lock
 from framebench.suite.case import Case
-from tests.callbacks import ignore
 from tests.devices.fake_predictions import make_planned
 
 HOLD = """
@@ -83,13 +81,6 @@ def test_a_wait_for_another_process_is_said_once(act, name, work, tmp_path):
     assert message.endswith(f"and holds {tmp_path / name}")
 
 
-@pytest.mark.parametrize("act", [act for act, _, _ in WAITS.values()], ids=WAITS)
-def test_without_another_process_nothing_is_said(act, tmp_path):
-    messages = []
-    act(tmp_path, messages.append)
-    assert messages == []
-
-
 def test_kernels_that_another_process_compiles_are_waited_for_and_not_compiled_again(
     tmp_path, monkeypatch
 ):
@@ -115,11 +106,3 @@ def test_kernels_that_another_process_compiles_are_waited_for_and_not_compiled_a
     assert was_said
     assert "which builds jittor 1.3.11.0 or compiles its kernels and holds" in messages[0]
     compile_kernels.assert_not_called()
-
-
-def test_a_lock_can_be_held_twice(tmp_path):
-    file = tmp_path / "lock"
-    with hold_lock(file, ignore, "works"), hold_lock(file, ignore, "works"):
-        pass
-    with hold_lock(file, ignore, "works"):
-        pass

@@ -97,13 +97,6 @@ def test_cached_outcomes_are_not_computed_again(fake_worker):
     assert len(fake_worker.started) == 2
 
 
-def test_no_process_has_more_cases_than_the_limit(monkeypatch):
-    monkeypatch.setattr(mathematics, "CASES_OF_A_PROCESS", 2)
-    assert mathematics.split_into_batches(CASES, 1) == [CASES[:2]], (
-        "the third follows in another process"
-    )
-
-
 def test_a_strategy_is_checked_once_at_its_smallest_batch_and_size(fake_worker):
     larger = [
         parse("transformer/torch/train/checkpoint/b8/cpu"),
@@ -112,18 +105,6 @@ def test_a_strategy_is_checked_once_at_its_smallest_batch_and_size(fake_worker):
     outcomes = check_cases(larger)
     assert {outcome.case for outcome in outcomes.values()} == {CHECKPOINT.id}
     assert fake_worker.started == [[CHECKPOINT.id]]
-
-
-@pytest.mark.usefixtures("fake_worker")
-def test_progress_names_the_requested_case():
-    larger = parse("transformer/torch/train/checkpoint/b8/cpu")
-    named = set()
-
-    def on_phase(case, phase):
-        named.add(case)
-
-    mathematics.check(make_variants([larger]), Options(), on_phase)
-    assert named == {larger}
 
 
 @pytest.mark.parametrize("changed", ["code", "instructions"])
@@ -197,13 +178,6 @@ def test_wrong_mathematics_is_a_record_without_measurements(tmp_path):
         (record,) = run.get_records(variant)
     assert (record.status, record.reason, record.peaks) == ("wrong", reason, {})
     assert record.verification.mathematics.error == 2e-3
-
-
-def test_record_of_a_right_case_has_its_outcome_in_float64():
-    outcome = CaseOutcome(result=Result(verification=Verification(passed=True)))
-    verdict = judge(outcome, RIGHT, "time", CASES[0])
-    assert verdict.status == "ok"
-    assert verdict.verification == Verification(passed=True, mathematics=RIGHT)
 
 
 @pytest.mark.parametrize(

@@ -98,15 +98,6 @@ def test_block_whose_unfinished_records_are_damaged_is_measured_again(
     assert sorted(in_block) == sorted(cases), "both are measured again, in one block"
 
 
-def test_each_block_keeps_its_unfinished_records_apart(results):
-    kept = {}
-    for block, case in zip(("session/1", "session/2"), CASES):
-        kept[block] = [UnfinishedRecord(environment="torch-0", record=record(case))]
-        unfinished.write(kept[block], unfinished.find_file(results, block))
-    for block, records in kept.items():
-        assert unfinished.read(unfinished.find_file(results, block)) == records
-
-
 @pytest.mark.parametrize("damaged", [0, 1])
 def test_a_block_with_a_damaged_record_is_not_used(damaged, results):
     """The times of a block are compared with each other: alone the other records say nothing."""
