@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from textwrap import dedent
 
 from tests.processes import ROOT
 
@@ -66,36 +65,3 @@ def test_contexts_take_their_changes_back_after_an_error():
             if skips_its_end_after_an_error(context.body):
                 skipping.add(context.name)
     assert skipping == ONLY_AFTER_SUCCESS.keys()
-
-
-def test_a_patch_that_an_error_would_leave_is_found():
-    source = """
-        @contextmanager
-        def leave_patched():
-            module.function = patched
-            yield
-            module.function = original
-
-        @contextlib.contextmanager
-        def leave_patched_in_a_branch():
-            if needed:
-                with other():
-                    yield
-                module.function = original
-
-        @contextmanager
-        def restore():
-            if not needed:
-                yield
-                return
-            module.function = patched
-            try:
-                yield
-            finally:
-                module.function = original
-    """
-    skipping = []
-    for context in list_contexts(dedent(source)):
-        if skips_its_end_after_an_error(context.body):
-            skipping.append(context.name)
-    assert skipping == ["leave_patched", "leave_patched_in_a_branch"]

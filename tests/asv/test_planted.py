@@ -156,15 +156,6 @@ def test_a_rise_of_a_peak_within_its_noise_is_no_regression(project):
     assert project.list_regressions() == {slower}
 
 
-def test_the_title_of_a_peak_says_where_it_is_too_coarse_to_compare(listed):
-    tiny = listed["transformer.TransformerTorchTrainTiny.track_peak_memory"]["pretty_name"]
-    usual = listed["transformer.TransformerTorchTrain.track_peak_memory"]["pretty_name"]
-    exact = listed["transformer.TransformerJaxTrainTiny.track_own_counter_peak"]["pretty_name"]
-    assert "too coarse to compare" in tiny
-    assert "too coarse" not in usual
-    assert "too coarse" not in exact
-
-
 def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project):
     """While the benchmark was in bytes, its version was the protocol's number and no more."""
     in_mib = project.listed["transformer.TransformerTorchTrain.track_peak_memory"]
@@ -234,35 +225,7 @@ def test_parameters_begin_with_the_baseline_at_the_base_batch(name, listed):
     assert batches[0] == repr(base)
 
 
-def test_strategies_that_the_framework_cannot_have_are_no_parameters(listed):
-    strategies, _ = listed["transformer.TransformerJittorTrain.track_peak_memory"]["params"]
-    assert "'checkpoint'" in strategies
-    assert "'rewrite'" not in strategies, "there is nothing to rewrite"
-
-
 def test_no_profile_changes_the_benchmarks(tmp_path):
     """asv adds up a commit's results where the benchmarks have not changed."""
     tiny = discover_benchmarks(tmp_path / "tiny", "tiny")
     assert tiny == discover_benchmarks(tmp_path / "standard", "standard")
-
-
-@pytest.mark.parametrize(
-    ("name", "parsed"),
-    [
-        ("unet3d.UNet3DJaxEval.track_step_time", ("unet3d", "jax", "eval", "cpu")),
-        (
-            "resnet50.ResNet50TorchTrainTiny.track_step_time",
-            ("resnet50", "torch", "train", "tiny"),
-        ),
-    ],
-)
-def test_workload_framework_scenario_and_size_are_read_from_a_benchmarks_name(name, parsed):
-    assert cases.parse(name) == parsed
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["mine.time_sum", "mine.Suite.time_sum", "transformer.time_sum", "transformer.Mine.time_sum"],
-)
-def test_a_benchmark_that_is_not_of_this_suite_has_no_case(name):
-    assert cases.parse(name) is None

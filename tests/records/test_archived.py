@@ -11,9 +11,7 @@ import framebench
 from framebench.analysis.results import Results
 from framebench.cluster.checks import check
 from framebench.publish.figures import list_figures
-from framebench.publish.site.build import build
 from framebench.records.record_base import parse_case
-from tests.pages import needs_sphinx
 from tests.processes import framebench as command
 from tests.record_files import copy_cases, list_files
 from tests.sample_records import RESULTS
@@ -74,18 +72,6 @@ def test_tables_and_figures_have_a_gone_case(gone, tmp_path):
     assert any(figures)
     shown = command("show", "--json", results=results.root)
     assert gone in shown.stdout
-
-
-@needs_sphinx
-@pytest.mark.parametrize("gone", GONE)
-def test_a_site_has_a_gone_case(gone, tmp_path):
-    results = Results(make_archived_folder(tmp_path / "results", gone))
-
-    assert build(results, tmp_path / "site", guides=False)
-
-
-def test_a_described_size_is_a_name():
-    assert parse_case("transformer/torch/train/fp32/b1/1.3B").is_known
 
 
 @pytest.mark.parametrize(

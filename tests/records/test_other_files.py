@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,11 +18,9 @@ from framebench.devices.releases import reported
 from framebench.explain import tables as explained
 from framebench.explain.table import load_causes
 from framebench.ranks.sharding_tables import load_predictions, tabulate_predictions
-from framebench.records.lines import RecordWarning
 from framebench.records.provenance import ROOT
 from framebench.versions import bisection_table
 from tests.records.malformed import Malformed, draw_malformed, generate
-from tests.records.test_strangers_folder import HOSTILE
 
 GPU = "h100-80gb"
 
@@ -65,17 +62,6 @@ def copy_good(folder: str, root: Path) -> Path:
     target.mkdir(parents=True)
     shutil.copy(find_good(folder), target)
     return target
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-@pytest.mark.parametrize("folder", TABLES)
-def test_a_hostile_file_is_named_and_the_others_are_shown(folder, kind, tmp_path):
-    target = copy_good(folder, tmp_path)
-    alone = [str(table.data) for table in TABLES[folder](tmp_path)]
-    HOSTILE[kind](target / "hostile.json")
-    with pytest.warns(RecordWarning, match=r"skipped .*hostile\.json: "):
-        next_to_it = [str(table.data) for table in TABLES[folder](tmp_path)]
-    assert next_to_it == alone
 
 
 def draw_files() -> st.SearchStrategy[dict[str, Malformed]]:

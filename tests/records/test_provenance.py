@@ -5,13 +5,10 @@ unseen.
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
-from framebench.engine.session import Session
 from framebench.records import provenance
 from tests.callbacks import ignore
 from tests.repositories import commit_all, run_git
@@ -79,12 +76,6 @@ def test_without_git_the_files_own_hash_names_the_code(monkeypatch):
     monkeypatch.delenv("FRAMEBENCH_COMMIT", raising=False)
     assert provenance.is_dirty() is None
     assert provenance.name_code() == provenance.find_code() == provenance.hash_files()
-
-
-def test_a_folder_without_a_repository_has_no_commit(repository):
-    shutil.rmtree(repository / ".git")
-    assert provenance.find_commit() is None
-    assert provenance.find_code().startswith("files-")
 
 
 @pytest.mark.usefixtures("repository")
@@ -157,16 +148,6 @@ def test_any_change_of_the_code_is_another_hash(contents, tmp_path):
             (copy / name).write_text(content)
 
     assert provenance.hash_files(folders) != before
-
-
-def test_without_git_a_changed_program_begins_another_session(results, monkeypatch):
-    results.mkdir()
-    monkeypatch.setattr(provenance, "query_git", ignore)
-    monkeypatch.delenv("FRAMEBENCH_COMMIT", raising=False)
-    first = Session.open(results, provenance.name_code(), "selector")
-    assert Session.open(results, provenance.name_code(), "selector") == first
-    monkeypatch.setattr(provenance, "hash_files", Mock(return_value="files-changed"))
-    assert Session.open(results, provenance.name_code(), "selector") != first
 
 
 def test_a_recorded_command_keeps_the_first_cases(monkeypatch):

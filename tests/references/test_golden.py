@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 
 from framebench.engine import runner
 from framebench.models import spec
-from framebench.records.lines import RecordWarning
-from framebench.references import golden, golden_worker
+from framebench.references import golden
 from framebench.suite.selectors import parse
 from tests.record_files import DAMAGED_LINES
 
@@ -63,18 +60,4 @@ def test_damaged_lines_of_cached_references_are_left_out(tmp_path):
     file = tmp_path / "cached"
     good = [json.dumps({key: VALUES}).encode() for key in (SHARED, ALONE)]
     file.write_bytes(b"\n".join([good[0], *DAMAGED_LINES, good[1], good[0][:30]]))
-    assert golden.read_cached(file).keys() == {SHARED, ALONE}
-
-
-def test_a_line_that_was_cut_off_costs_no_other_one(tmp_path, monkeypatch):
-    """The keys are made by two processes, the first of which is killed while it writes a line."""
-    file = tmp_path / "cached"
-    line = json.dumps({SHARED: VALUES})
-    file.write_text(f"{line}\n{line[:30]}")
-    case = Mock()
-    monkeypatch.setattr(golden_worker, "select_cases", Mock(return_value={ALONE: case}))
-    monkeypatch.setattr(golden_worker, "compute_reference", Mock(return_value=VALUES))
-    monkeypatch.setattr(sys, "argv", ["", "transformer", "torch", "tiny", str(file), SHARED])
-    with pytest.warns(RecordWarning, match="cut off"):
-        golden_worker.main()
     assert golden.read_cached(file).keys() == {SHARED, ALONE}

@@ -4,8 +4,6 @@ a GPU that is none.
 
 from __future__ import annotations
 
-import re
-import shutil
 import sys
 import tarfile
 import time
@@ -20,9 +18,8 @@ from framebench.suite.selectors import parse
 from tests import fake_records
 from tests.callbacks import ignore
 from tests.fake_records import RIGHT
-from tests.processes import ROOT, run_process, write_script
+from tests.processes import run_process
 from tests.record_files import list_files, load_fields, save_fields
-from tests.repositories import commit_all
 from tools import gpu
 from tools.gpu import LIST, ListedCase, read_list, shrink_for_rehearsal
 
@@ -130,37 +127,6 @@ def test_a_block_without_enough_time_is_skipped(tmp_path, monkeypatch):
     monkeypatch.setattr(gpu, "read_free_gpu_memory", ignore)
     gpu.measure_blocks(blocks, {"torch": describe("torch")}, tmp_path, time.monotonic() + 20)
     assert began == ["small"]
-
-
-def test_a_session_is_interrupted_at_its_time_limit():
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), gpu.interrupt_at(started + 0.2):
-        time.sleep(60)
-    assert time.monotonic() - started < 10
-
-
-def test_a_pack_asks_for_the_pinned_packages(tmp_path):
-    """Of lines such as `pydantic==2.12.5 \\`, which hashes follow, pip is given the package."""
-    (tmp_path / "tools").mkdir()
-    shutil.copy(ROOT / "tools" / "gpu.sh", tmp_path / "tools")
-    (tmp_path / "requirements").mkdir()
-    shutil.copy(ROOT / "requirements" / "control.txt", tmp_path / "requirements")
-    commit_all(tmp_path)
-    python = write_script(tmp_path.parent / "python", 'printf "%s\\n" "$@"')
-    command = ["tools/gpu.sh", "--pack", "3.12"]
-    done = run_process(command, tmp_path, PYTHON=str(python))
-    words = done.stdout.splitlines()
-    packages = words[words.index("3.12") + 1 :]
-    assert {"pydantic"} <= {package.split("==")[0] for package in packages}
-    for package in packages:
-        assert re.fullmatch(r"[\w-]+==[\d.]+", package), package
-
-
-def test_a_copy_without_its_repository_knows_the_commit(monkeypatch):
-    monkeypatch.setattr(provenance, "query_git", ignore)
-    assert provenance.find_commit() is None
-    monkeypatch.setenv("FRAMEBENCH_COMMIT", "f" * 40)
-    assert provenance.find_commit() == provenance.name_code() == "f" * 40
 
 
 def test_a_case_of_three_blocks_is_measured_three_times(tmp_path, monkeypatch):

@@ -77,14 +77,6 @@ def test_a_regression_with_an_open_issue_is_a_comment_there(tmp_path):
     assert last[:3] == ["issue", "comment", "7"]
 
 
-def test_no_regression_needs_no_issue(tmp_path):
-    assert run_report(tmp_path, [], []) == []
-
-
-def test_a_command_that_ended_before_its_verdict_needs_no_issue(tmp_path):
-    assert run_report(tmp_path, None, []) == []
-
-
 def test_the_branch_with_the_records_keeps_those_of_every_week(tmp_path):
     remote, clone = tmp_path / "remote.git", tmp_path / "clone"
     run_git(tmp_path, "init", "--quiet", "--bare", str(remote))

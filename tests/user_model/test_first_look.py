@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -25,7 +24,6 @@ from framebench.user_model.session import NO_TIME, TrialOutcome, TrialPlan, meas
 from tests.callbacks import ignore
 from tests.fake_records import provenance, record
 from tests.marks import rarely
-from tests.record_files import add_records, list_files
 
 
 def make_variants(*strategies: str) -> list[Variant]:
@@ -270,25 +268,3 @@ def test_an_interrupted_try_goes_on_unless_the_file_was_changed(
     )
     assert looks == looked_at
     assert [found.parsed.strategy for found in outcome.records] == ["fp32", "compile"]
-
-
-def test_a_try_that_came_to_its_end_is_measured_anew(looks, try_four, tmp_path):
-    try_four().session.close(tmp_path)
-    looks.clear()
-    try_four()
-    assert looks == ["fp32", "checkpoint", "amp_bf16", "keep_grads"]
-
-
-def test_a_try_without_new_records_says_that_nothing_was_measured(tmp_path):
-    add_records(tmp_path, record())
-    sizes_before = command.measure_sizes(tmp_path)
-    assert "nothing was measured" in command.describe_kept(tmp_path, sizes_before)
-
-
-def test_what_is_kept_is_named_also_if_the_clock_was_set_back(tmp_path):
-    add_records(tmp_path, record())
-    sizes_before = command.measure_sizes(tmp_path)
-    add_records(tmp_path, record())
-    for file in list_files(tmp_path):
-        os.utime(file, (0, 0))
-    assert f"is kept in {tmp_path}" in command.describe_kept(tmp_path, sizes_before)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from framebench.cli.__main__ import run_command_line
-from framebench.engine import environments
-from framebench.models.user_model import describe_types
 from framebench.suite.user_file import Fault
 from framebench.user_file import trial
-from framebench.user_file.strategies import parse_strategies
 from tests.processes import framebench
 from tests.user_model.small_file import write_variant
 
@@ -275,26 +269,6 @@ def test_frozen_weights_of_4_bits_are_predicted_next_to_trained_ones(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_file_that_is_not_built_in_time_is_no_mistake_in_the_command(
-    tmp_path, monkeypatch, capsys
-):
-    file = tmp_path / "endless.py"
-    file.write_text(TORCH)
-
-    def run_out_of_time(environment, module, *arguments, **options):
-        raise environments.ModuleTimeout(f"{module} did not finish")
-
-    monkeypatch.setattr(environments, "ask_module", run_out_of_time)
-    monkeypatch.setattr(sys, "argv", ["framebench", "predict", str(file), "--device", "a100-40gb"])
-    with pytest.raises(SystemExit) as ended:
-        run_command_line()
-    assert ended.value.code == 1
-    message = capsys.readouterr().err
-    assert "endless.py was not built by its shapes within 600 s" in message
-    assert "a loop without an end" in message
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("command", [("predict",), ("try", "--rounds", "0")], ids=" ".join)
 def test_weights_of_4_bits_are_refused_without_a_device_with_the_way(command, tmp_path):
     file = tmp_path / "mine.py"
@@ -353,12 +327,9 @@ def test_a_label_says_in_which_types_a_file_is_simulated(types, label, tmp_path)
 @pytest.mark.parametrize(
     "command",
     [
-        "predict FILE --strategies as-written",
         "predict FILE --strategies as-written,checkpoint --device a100-40gb",
         "max-batch FILE --strategies as-written --budget 1GiB",
-        "max-batch FILE --strategies as-written --device a100-40gb",
         "try FILE --strategies as-written",
-        "try FILE --strategies as-written --device a100-40gb",
         "explain FILE --strategy as-written",
     ],
 )
@@ -373,36 +344,6 @@ def test_the_baseline_may_be_named_as_tables_name_it(command, tmp_path, monkeypa
     words = command.replace("FILE", str(file)).split()
     done = framebench(*words, results=tmp_path / "results", code=2)
     assert "an environment is chosen" in done.stderr
-
-
-@pytest.mark.parametrize("place", ["a/b/c/d", "a/b/c/fsdp"])
-def test_a_file_is_no_case_over_ranks_whatever_its_path(place, tmp_path, monkeypatch):
-    """Read as a case, the first path would have the batch `exact.py`, and the second FSDP."""
-
-    def stop(*arguments):
-        raise Fault("an environment is chosen")
-
-    monkeypatch.setattr(trial, "choose_environment", stop)
-    monkeypatch.chdir(tmp_path)
-    Path(place).mkdir(parents=True)
-    file = write_variant(Path(place), name="exact.py")
-    done = framebench("max-batch", file, "--budget", "1GiB", results="results", code=2)
-    assert "an environment is chosen" in done.stderr
-
-
-@pytest.mark.parametrize(("scenario", "baseline"), [("train", "fp32"), ("eval", "no_grad")])
-def test_as_written_is_the_baseline_of_its_scenario(scenario, baseline):
-    assert parse_strategies("as-written,foreach", scenario) == [baseline, "foreach"]
-
-
-def test_only_the_baseline_is_labelled_as_written(tmp_path):
-    model = trial.inspect_file(write_variant(tmp_path), 4)
-    with trial.use_model(model) as folder:
-        facts = folder / "own.json"
-        narrow = {"types": {"bfloat16": 8}}
-        facts.write_text(json.dumps(json.loads(facts.read_text()) | narrow))
-        assert model.baseline.strategy_label == "as-written"
-        assert model.make_case("foreach").strategy_label == "foreach"
 
 
 @pytest.mark.all_cases
@@ -492,27 +433,3 @@ def test_invalid_files_strategies_and_devices_end_with_a_hint(
     done = run_on_file("try", code, tmp_path, *options, device=device)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"),
-    [
-        # 33.5, 33.5 and 33 %: rounded each by itself they are 101 %
-        ({"a": 67, "bfloat16": 67, "c": 66}, "a (34%) and bfloat16 (33%) and c (33%)"),
-        ({"float16": 1, "float32": 1}, "float16 (50%) and float32 (50%)"),
-        ({"bfloat16": 995, "float32": 5}, "bfloat16 (100%) and float32 (0%)"),
-    ],
-)
-def test_percentages_of_types_add_up_to_100(numbers, text):
-    assert describe_types(numbers) == text
-    assert sum(map(int, re.findall(r"(\d+)%", text))) == 100
-
-
-@pytest.mark.parametrize(
-    ("types", "is_renamed"), [({"bfloat16": 8}, True), ({"float32": 8}, False), ({}, False)]
-)
-def test_a_file_with_narrow_weights_says_what_its_baseline_is_called(types, is_renamed, tmp_path):
-    model = trial.inspect_file(write_variant(tmp_path), 4)
-    facts = {"blocks": [], "input": [4, 8], "parameters": 8, "optimizer": "AdamW", "types": types}
-    described = trial.describe_facts(model, facts)
-    assert ("(so the baseline fp32 is called as-written)" in described) == is_renamed

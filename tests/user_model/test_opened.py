@@ -18,7 +18,6 @@ from framebench.records.pins import find_pinned_versions
 from framebench.suite.case import UnknownCase
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.selectors import parse, select
-from framebench.user_file import trial
 from framebench.versions import bisect
 from framebench.versions.bisection_record import ReleaseResult
 from tests.processes import framebench
@@ -140,22 +139,3 @@ def test_the_largest_batch_of_a_file_is_found(tmp_path):
     (fit,) = run_json(tmp_path, "max-batch", str(write_variant(tmp_path)), *options)
     assert fit["case"] == "own/torch/train/fp32/b1/mine"
     assert fit["largest"] == 16
-
-
-@pytest.mark.parametrize(
-    ("facts", "text"),
-    [
-        ({"blocks": []}, ", no blocks, "),
-        ({"blocks": [], "linen": True}, ", blocks as the file runs them, "),
-        ({"blocks": ["a", "b"], "block": "Layer"}, ", 2 blocks (Layer), "),
-        (
-            {"blocks": ["a", "b"], "block": "Layer", "levels": ["Image", "Layer", "Image, Text"]},
-            "`blocks` may name Image, (Image, Text)), ",
-        ),
-    ],
-    ids=["no blocks", "in Linen", "blocks", "blocks of one class or of two"],
-)
-def test_the_first_line_says_which_blocks_a_model_has_and_may_name(facts, text, tmp_path):
-    model = trial.inspect_file(write_variant(tmp_path), 4)
-    found = {"input": [4, 8], "parameters": 10, "optimizer": "SGD"}
-    assert text in trial.describe_facts(model, found | facts)

@@ -2,15 +2,11 @@
 not end is named.
 """
 
-from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 
-from framebench.engine.supervisor import Outcome
 from framebench.user_file import trial
-from framebench.user_file.trial import UserModel
 from tests.marks import rarely
 from tests.user_model.small_file import TORCH, try_file
 
@@ -102,26 +98,3 @@ def test_a_pass_beyond_the_budget_is_made_all_the_same(tmp_path):
     done = try_file(file, tmp_path / "results", *options)
     assert done.returncode == 0, done.stderr
     assert "8 blocks (Layer, which save most" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("phase", "words"),
-    [
-        ("model()", ("within the budget of 5.0 MiB", "every strategy holds what is made there")),
-        ("batch()", ("within the budget of 5.0 MiB", "try a smaller --batch")),
-        ("first steps", ("into the 900.0 MiB that a process may take here", "a smaller --batch")),
-    ],
-)
-def test_what_did_not_fit_is_told_by_the_limit_that_it_met(phase, words, monkeypatch):
-    facts = {"budget": 5 * 2**20, "limit": 900 * 2**20}
-    monkeypatch.setattr(trial, "load_workload", Mock(return_value=SimpleNamespace(facts=facts)))
-    outcome = Outcome("oom", f"memory ran out during {phase}", phase=phase)
-    text = trial.describe_failure(UserModel(Path("/a/mine.py"), "torch", 8, ()), outcome)
-    assert [part for part in words if part not in text] == []
-
-
-def test_two_files_of_one_name_share_no_results():
-    one = UserModel(Path("/a/mine.py"), "torch", 8, ())
-    other = UserModel(Path("/b/mine.py"), "torch", 8, ())
-    assert one.name == other.name == "mine"
-    assert one.folder != other.folder

@@ -19,7 +19,7 @@ from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.suite.user_file import Fault
 from framebench.user_file.trial import UserModel
-from framebench.user_model import command, report, saved
+from framebench.user_model import command, saved
 from framebench.user_model.figure import draw_peaks
 from framebench.user_model.saved import SavedPeaks
 from tests.explain.explanations import make_explanation
@@ -82,18 +82,6 @@ def test_a_grown_peak_is_reported_with_the_layer_that_grew(capsys):
     assert printed.endswith("more at the baseline's peak: saved of body.1 (+50.00 MiB)")
 
 
-def test_layers_beyond_the_three_that_grew_most_are_added_up(capsys):
-    before = make_saved({"fp32": 100}, {"head": 1 * MIB})
-    new_layers = {"a": 10 * MIB, "b": 20 * MIB, "c": 30 * MIB, "d": 1 * MIB, "e": 4 * MIB}
-    after = make_saved({"fp32": 165}, {"head": 1 * MIB, **new_layers})
-    saved.report_growth(before, after, THRESHOLD)
-    printed = " ".join(capsys.readouterr().err.split())
-    assert printed.endswith(
-        "saved of c (+30.00 MiB), saved of b (+20.00 MiB), saved of a (+10.00 MiB), "
-        "2 others (+5.00 MiB together)"
-    )
-
-
 def test_a_saved_strategy_without_a_peak_now_fails(capsys):
     before = make_saved({"fp32": 100, "checkpoint": 50})
     assert saved.report_growth(before, make_saved({"fp32": 100}), THRESHOLD)
@@ -133,10 +121,6 @@ def test_a_named_strategy_that_does_not_apply_fails(capsys):
     assert "tf32" not in printed
 
 
-def test_without_named_strategies_none_is_missing():
-    assert not saved.report_missing(named=[], left_out={"tf32": "needs a GPU"})
-
-
 def make_model(batch: int = 8) -> UserModel:
     return UserModel(file=Path("/net.py"), framework="torch", batch=batch, defined=())
 
@@ -152,17 +136,6 @@ def test_peaks_of_other_cases_are_refused_before_anything_runs(batch, strategies
     before = make_saved({"fp32": 100, "checkpoint": 50})
     with pytest.raises(Fault, match=message):
         saved.check_request(before, make_model(batch), strategies)
-
-
-@pytest.mark.parametrize("strategies", [None, ["checkpoint"], ["checkpoint", "amp_bf16"]])
-def test_peaks_of_the_same_cases_and_of_more_are_compared(strategies):
-    before = make_saved({"fp32": 100, "checkpoint": 50})
-    saved.check_request(before, make_model(), strategies)
-
-
-@pytest.mark.parametrize(("text", "share"), [("2%", 0.02), ("0.5 %", 0.005)])
-def test_a_threshold_is_read_as_a_share(text, share):
-    assert saved.parse_threshold(text) == pytest.approx(share)
 
 
 @pytest.mark.parametrize("text", ["2", "-1%", "2%%"])
@@ -208,14 +181,6 @@ def test_peaks_are_drawn_without_times():
     assert [bar.get_width() for bar in axes.patches] == [120, 200]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["checkpoint", "fp32"]
     assert "batch 4" in read_texts(figure)[0]
-
-
-def test_the_figure_is_written_and_its_file_named(tmp_path, capsys):
-    rows = make_frame(make_record("fp32", 200)).assign(needs_bytes=220 * MIB)
-    figure = tmp_path / "peaks.svg"
-    report.write_drawings(figure, html=None, rows=rows, tables=[], sentences=[])
-    assert figure.stat().st_size
-    assert f"wrote {figure}" in capsys.readouterr().err.replace("\n", "")
 
 
 @pytest.mark.slow

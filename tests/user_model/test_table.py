@@ -20,11 +20,9 @@ from framebench.user_model.table import (
     describe_verdicts,
     find_contradiction,
     find_needs,
-    make_batch_table,
     make_table,
 )
 from tests.fake_records import record
-from tests.search_records import make_search
 
 MIB = 2**20
 
@@ -76,14 +74,6 @@ def make_needs(**needs: int) -> pd.DataFrame:
 def test_strategies_that_need_as_little_are_all_named(needs, answer):
     (sentence,) = describe_least(make_needs(fp32=100, **needs))
     assert sentence.startswith(answer)
-
-
-def test_without_times_all_that_need_least_are_named_within_a_budget():
-    sentence = describe_fitting(make_needs(fp32=100, checkpoint=50, foreach=50), 60 * MIB)
-    assert sentence == (
-        "2 of 3 strategies fit within 60.0 MiB; without times those that need least, equally, are "
-        "checkpoint and foreach (50.0 MiB)."
-    )
 
 
 @pytest.mark.parametrize(
@@ -174,19 +164,3 @@ def test_a_peak_that_rises_from_step_to_step_is_said(peaks, rises):
     notes = [note for note in table.notes if "rises from step to step" in note]
     assert len(notes) == rises
     assert all("(10.0, 15.0, 20.0 MiB)" in note for note in notes)
-
-
-@pytest.mark.parametrize(
-    ("status", "largest", "label"),
-    [
-        ("found", 8, "8"),
-        ("open", 8, "8 or more"),
-        ("stopped", 8, "8, stopped"),  # by a failure that says nothing of memory
-        ("stopped", None, "stopped"),
-        ("none", None, "not even the smallest"),
-    ],
-)
-def test_a_search_that_was_stopped_is_no_answer(status, largest, label):
-    search = make_search().model_copy(update={"status": status, "largest": largest})
-    ((_, shown, _),) = make_batch_table([search]).rows
-    assert shown == label

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from framebench.engine.runner import Options
 from framebench.engine.timed_process import CONTROL, Variant
 from framebench.models.spec import load_workload
 from framebench.records import store
@@ -68,19 +67,6 @@ def test_strategies_are_verified_timed_and_proven(tmp_path):
         if made.parsed.strategy == "checkpoint":
             evidence = made.effect.evidence
             assert evidence["block_runs"] == 2 * evidence["blocks"] == 8
-
-
-def test_a_search_begins_at_the_smallest_batch(monkeypatch, tmp_path):
-    begun = []
-
-    def search(case, *arguments, **options):
-        begun.append(case.batch)
-        return SimpleNamespace(answer="")
-
-    monkeypatch.setattr(command, "search_largest_batch", search)
-    case = Case.from_id("transformer/torch/train/accumulate/b8/tiny")
-    command.search_batches([record(case, **RIGHT)], 1, CONTROL, Options(), tmp_path)
-    assert begun == [case.strategy_spec.micro_batches]
 
 
 def replace_measuring(monkeypatch, file: Path, search: Callable[..., list[Fit]]) -> None:
