@@ -83,7 +83,7 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
         if a case failed.
         """
         check_commits(kwargs.pop("range_spec", None))
-        check_stored_commit(kwargs.get("set_commit_hash"))
+        check_commits(kwargs.get("set_commit_hash"))
         check_machine(kwargs.get("machine"))
         check_environments(kwargs.get("env_spec"))
         check_room()
@@ -199,9 +199,11 @@ def check_environments(env_spec: list[str] | None) -> None:
 def check_commits(requested: str | list[str] | None) -> None:
     """Raise UserError if other commits are asked for than HEAD.
 
-    `requested` is a range, a word of asv's such as NEW, or the commits of `asv continuous`.
+    `requested` is a range, a word of asv's such as NEW, the commits of `asv continuous`, or the
+    commit under which results are to be stored.
     """
-    if requested is None or requested == "HEAD":
+    head = provenance.find_commit()
+    if requested in (None, "HEAD", head):
         return
     if isinstance(requested, str):
         commits = (
@@ -211,16 +213,8 @@ def check_commits(requested: str | list[str] | None) -> None:
     else:
         commits = requested
         name = " and ".join(commit[:8] for commit in requested)
-    if commits != [provenance.find_commit()]:
+    if commits != [head]:
         raise refuse_commit(name)
-
-
-def check_stored_commit(name: str | None) -> None:
-    """Raise UserError if results would be stored under another commit than HEAD."""
-    if name is not None:
-        commit = provenance.query_git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        if commit is None or commit != provenance.find_commit():
-            raise refuse_commit(name)
 
 
 def refuse_commit(commits: str) -> util.UserError:

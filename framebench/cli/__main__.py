@@ -5,12 +5,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
-import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from framebench.engine.interrupts import interrupt_on_ending_signals
@@ -77,7 +75,9 @@ def main() -> None:
     started ends too, and its temporary folders go. The imports are here, since they take a second
     in which Ctrl-C may come.
     """
-    open_missing_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # what the locale has no letter for, such as `×` in ASCII, is printed as `\xd7`
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with interrupt_on_ending_signals():
             run_command_line()
@@ -87,25 +87,6 @@ def main() -> None:
     except MemoryError:
         print("framebench: memory ran out for framebench itself", file=sys.stderr)
         sys.exit(1)
-
-
-def open_missing_streams() -> None:
-    r"""Open /dev/null for each standard stream that was closed, as by `>&-`.
-
-    Otherwise the next file that is opened would get the stream's number, and be written to. What
-    the locale has no letter for, such as `×` in ASCII, is printed as `\xd7`.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it takes the lowest number that is free
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            stream = Path(os.devnull).open("r" if name == "stdin" else "w")  # noqa: SIM115 - for good
-            setattr(sys, name, stream)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def run_command_line() -> None:

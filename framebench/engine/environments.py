@@ -28,8 +28,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
 from framebench.engine import children
 from framebench.engine.locks import hold_lock
 from framebench.engine.shortages import check_disks, list_full_disks
@@ -40,7 +38,6 @@ from framebench.records.pins import (
     REQUIREMENTS,
     find_pinned_version,
     find_pinned_versions,
-    read_pins,
     remove_hashes,
 )
 from framebench.records.provenance import PACKAGE
@@ -465,11 +462,7 @@ def find_damage(environment: Environment) -> str | None:
     if environment.installed or not folder.is_relative_to(cache()):
         return None
     record_files = sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD"))
-    missing_package = find_missing_package(environment, record_files)
-    if missing_package is not None:
-        fault: str | None = f"the package {missing_package} is gone"
-    else:
-        fault = next(filter(None, map(describe_changed_file, record_files)), None)
+    fault = next(filter(None, map(describe_changed_file, record_files)), None)
     if fault is None:
         return None
     repair = f"rm -r {shlex.quote(str(folder))} && framebench setup {environment.framework}"
@@ -477,24 +470,6 @@ def find_damage(environment: Environment) -> str | None:
         f"the environment {environment.name} is damaged: {fault}. Nothing is recorded of what "
         f"failed in it; build it anew: {repair}"
     )
-
-
-def find_missing_package(environment: Environment, record_files: list[Path]) -> str | None:
-    """Return the name of a pinned package that has no RECORD, pip's list of its files, or None.
-
-    `record_files` are those of all packages, each in a folder `<package>-<version>.dist-info`.
-    """
-    try:
-        file = find_requirement_file(
-            environment.framework, environment.version, environment.package
-        )
-    except SetupError:  # a release without pins
-        return None
-    present = {canonicalize_name(path.parent.name.partition("-")[0]) for path in record_files}
-    for name in read_pins(file):
-        if canonicalize_name(name) not in present:
-            return name
-    return None
 
 
 def describe_changed_file(record_file: Path) -> str | None:

@@ -315,11 +315,11 @@ def read_files(root: Path, machine: str | None = None) -> Iterator[tuple[str, Re
     faults: list[BadRecord] = []
     for file in list_files(root, machine):
         # a file is in the order of its lines, which `framebench collect` may have added at any time
-        yield from sorted(parse_record_file(file, faults.append), key=get_case_and_time)
+        yield from sorted(parse_record_file(file, faults.append), key=get_order)
     warn_of_skipped(faults)
 
 
-def get_case_and_time(placed_record: tuple[str, Record]) -> tuple[str, datetime]:
+def get_order(placed_record: tuple[str, Record]) -> tuple[str, datetime]:
     """Return what the records of a file are sorted by."""
     _place, record = placed_record
     return record.case, get_measurement_time(record)

@@ -7,7 +7,7 @@ as in a block: the second finds it compiled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -19,13 +19,6 @@ from framebench.engine.timed_process import Variant
 from framebench.instruments import nvml
 from framebench.records.record import Record
 from framebench.user_model.measure import Deadline
-
-HasTime = Callable[[Sequence[Variant]], bool]  # whether these variants may still be measured
-
-
-def has_time_always(variants: Sequence[Variant]) -> bool:
-    """Return that these variants may be measured: there is no time limit."""
-    return True
 
 
 def take_first_look(
@@ -43,24 +36,25 @@ def take_first_look(
     """
     eager = [variant for variant in variants if not variant.case.strategy_spec.compiles]
     compiled = [variant for variant in variants if variant.case.strategy_spec.compiles]
-    records = look_at(eager, run, baseline_bytes, deadline.allows)
+    records = look_at(eager, run, baseline_bytes, deadline)
     next_ones = compiled[:1] if run.without_times else variants
     if next_ones and deadline.has_time(next_ones):  # else what is shown last is the same
         show(records)
     if run.without_times:
-        look_at(compiled, run, baseline_bytes, deadline.allows)
+        look_at(compiled, run, baseline_bytes, deadline)
 
 
 def look_at(
     variants: list[Variant],
     run: blocks.Run,
     baseline_bytes: int,
-    has_time: HasTime = has_time_always,
+    deadline: Deadline,
 ) -> list[Record]:
     """Measure the memory of these variants, verify them, and return their records.
 
     As many run at once as there are cores, or one at a time where there is no memory for more.
-    `baseline_bytes` is what each may take. More are measured only while `has_time` says so.
+    `baseline_bytes` is what each may take. More are measured only while the
+    deadline allows it.
     """
     at_once = len(run.options.list_cores())
     if not fits([baseline_bytes], read_free_memory(), at_once - 1):
@@ -75,7 +69,7 @@ def look_at(
     alone = [variant for variant in remaining if runs_in_one_process(variant)]
     for start in range(0, len(alone), at_once):
         together = alone[start : start + at_once]
-        if not has_time(together):
+        if not deadline.allows(together):
             return records
         records += run_side_by_side(together, run)
     others = [variant for variant in remaining if not runs_in_one_process(variant)]
@@ -85,7 +79,7 @@ def look_at(
         try:
             for start in range(0, len(others), at_once):
                 together = others[start : start + at_once]
-                if not has_time(together):
+                if not deadline.allows(together):
                     break
                 group = Group(f"look/{together[0].case.id}", tuple(together))
                 blocks.measure_group(group, run)

@@ -53,7 +53,7 @@ def measure_blocks(
     run: blocks.Run,
     least: int,
     deadline: float | None,
-    decided: Callable[[list[Variant]], bool],
+    decided: Callable[[list[Variant]], bool] | None,
 ) -> int:
     """Measure blocks of these variants, of which the first is the baseline; return how many.
 
@@ -66,7 +66,8 @@ def measure_blocks(
         deadline: When measuring is to end (`time.monotonic`, in seconds). Until then more blocks
             follow while ratios are undecided; the first block is measured in any case. None: the
             least, however long they take.
-        decided: Whether the ratios of these variants need no more blocks.
+        decided: Whether the ratios of these variants need no more blocks. None: they need no more
+            than the least.
     """
     baseline, *others = variants
     if has_failed(baseline, run):
@@ -93,7 +94,8 @@ def measure_blocks(
         now = time.monotonic()
         # another block may take as long
         is_late = deadline is not None and now + (now - block_began) > deadline
-        has_enough = number >= least and (deadline is None or decided(remaining))
+        is_decided = deadline is None or decided is None or decided(remaining)
+        has_enough = number >= least and is_decided
         if is_late or has_enough:
             return number
 

@@ -123,7 +123,7 @@ def measure_times(
 ) -> None:
     """Measure the blocks of a trial that began at this moment, and say if some had no time."""
     end = deadline.moment if plan.seconds is None else began + plan.seconds
-    is_enough = accept_any if plan.seconds is None else partial(are_decided, run)
+    is_enough = None if plan.seconds is None else partial(are_decided, run)
     blocks_made = measure_blocks(variants, run, plan.blocks, end, is_enough)
     if not 0 < blocks_made < plan.blocks:
         return
@@ -139,11 +139,6 @@ def measure_times(
 def list_records(run: measured.Run, variants: list[Variant]) -> list[Record]:
     """Return the records of these variants in the session of a run."""
     return [record for variant in variants for record in run.get_records(variant)]
-
-
-def accept_any(variants: list[Variant]) -> bool:
-    """Return that so many blocks are enough, whatever was measured."""
-    return True
 
 
 def open_session(

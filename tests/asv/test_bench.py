@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from framebench.engine import environments
-from framebench.records.pins import read_pins
 from framebench.strategies.strategy import FRAMEWORKS
 from tests.asv.clone import Clone
 from tests.processes import ROOT
@@ -62,12 +61,6 @@ class Bench(Clone):
         (folder / ".complete").touch()
         strategies = [f"transformer/train/{name}" for name in ("fp32", "checkpoint")]
         (folder / environments.WARM).write_text("\n".join(strategies))
-        # pip's list of each pinned package, without which the environment counts as damaged
-        for name in read_pins(environments.find_requirement_file(framework, version)):
-            package = f"{name.replace('-', '_')}-1.0.dist-info"
-            listing = folder / "lib/python3/site-packages" / package / "RECORD"
-            listing.parent.mkdir(parents=True, exist_ok=True)
-            listing.touch()
 
     def command_line(self, *settings: str) -> list[str]:
         # -o: the control environment is the one that runs this test

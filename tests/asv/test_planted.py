@@ -223,9 +223,3 @@ def test_parameters_begin_with_the_baseline_at_the_base_batch(name, listed):
     strategies, batches = listed[f"{name}.track_peak_memory"]["params"]
     assert strategies[0] == repr(SCENARIOS[of_suite.scenario].baseline)
     assert batches[0] == repr(base)
-
-
-def test_no_profile_changes_the_benchmarks(tmp_path):
-    """asv adds up a commit's results where the benchmarks have not changed."""
-    tiny = discover_benchmarks(tmp_path / "tiny", "tiny")
-    assert tiny == discover_benchmarks(tmp_path / "standard", "standard")

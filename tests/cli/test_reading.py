@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import re
-import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,6 @@ from unittest.mock import Mock
 import pytest
 
 from framebench import load
-from framebench.analysis import rendering
 from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
 from framebench.records import store
@@ -92,15 +89,6 @@ def test_report_says_which_baseline_has_no_record(results):
     assert f"framebench run '{baseline}' --results {results}" in done.stderr
 
 
-def test_report_prints_no_table_without_rows(results):
-    """Of these releases nothing is decided: each has one process, by an instrument with noise."""
-    for version, peak in (("1.0", 100_000_000), ("1.1", 101_000_000)):
-        add_records(results, make_measured("fp32", peak, origin={"versions": {"torch": version}}))
-    done = framebench("report", "*/*/train/fp32", results=results, code=0)
-    assert "transformer train, batch 4" in done.stdout
-    assert "1.1 against 1.0" not in done.stdout
-
-
 def test_answer_names_the_cases_it_is_about_and_takes_one_workload():
     options = ("--machine", MACHINE)
     everything = framebench("answer", *options, results=RESULTS, code=0).stdout
@@ -132,27 +120,10 @@ def test_report_prints_each_table_once():
     assert all(title.endswith(", in short") for title in short)
 
 
-def test_report_in_short_shows_named_strategies_that_are_all_usual():
-    options = "transformer/torch/train/{fp32,checkpoint}/b4/cpu", "--machine", MACHINE, "--short"
-    printed = framebench("report", *options, results=RESULTS, code=0).stdout
-    assert f"{MACHINE}: transformer train, batch 4, size cpu" in printed
-    assert "checkpoint" in printed
-
-
 @pytest.mark.parametrize("options", [(), ("--html",), ("*/torch", "--to", "x")])
 def test_report_in_short_is_of_named_cases_alone(options):
     done = framebench("report", "--short", *options, results=RESULTS, code=2)
     assert "--short" in done.stderr or "--to takes" in done.stderr
-
-
-def test_no_table_has_two_columns_of_one_name():
-    tables: dict[str, list[str]] = {}
-    with rendering.COLUMNS.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            tables.setdefault(row["table"], []).append(row["name"])
-    tables["strategies"] += tables.pop("details")  # both are columns of one table
-    for name, columns in tables.items():
-        assert len(set(columns)) == len(columns), name
 
 
 @pytest.fixture
@@ -355,46 +326,6 @@ def test_a_strategy_is_listed_with_its_support_or_the_reason(selector, heading, 
     assert support in text
 
 
-@pytest.mark.parametrize(
-    ("selector", "is_said"),
-    [("*/jittor/eval", True), ("*/jittor/eval/fp16", True), ("*/torch/eval", False)],
-)
-def test_strategies_never_tried_on_a_gpu_are_marked_so(selector, is_said):
-    printed = framebench("list", "--strategies", selector).stdout
-    assert "(GPU)" in printed
-    assert ("was not run on CUDA" in " ".join(printed.split())) is is_said
-
-
-@pytest.mark.parametrize(
-    ("selector", "hint"),
-    [
-        ("resnet50", "others: tiny, px224, full. For example: framebench list 'X/*/*/*/*/tiny'"),
-        (
-            "resnet50/jax/eval",
-            "others: tiny, px224, full. For example: framebench list 'X/*/*/tiny'",
-        ),
-        (
-            "resnet50/jax/eval/no_grad/b8",
-            "others: tiny, px224. For example: framebench list X/tiny",
-        ),
-        ("resnet50/jax/eval/no_grad/b8/cpu", None),
-        ("resnet50/jax/eval/no_grad/*/tiny", None),
-    ],
-)
-def test_a_list_of_the_default_size_names_the_others(selector, hint):
-    """The hint, where X is the selector, is no line of the list. A named size needs no hint."""
-    listed = framebench("list", selector)
-    sizes = {line.split()[0].rpartition("/")[2] for line in listed.stdout.splitlines()}
-    assert sizes == {"cpu" if hint else selector.rpartition("/")[2]}
-    if hint is None:
-        assert listed.stderr == ""
-    else:
-        expected = hint.replace("X", selector)
-        assert listed.stderr == f"Size cpu, where none is named; {expected}\n"
-        *_, example = shlex.split(expected)
-        assert framebench("list", example).stderr == ""
-
-
 def test_each_line_of_the_list_is_a_selector():
     cases = select("resnet50/*/train/{fp32,rewrite}")
     lines = list(reading.fold_batches(cases, 60))
@@ -406,14 +337,6 @@ def test_each_line_of_the_list_is_a_selector():
     assert len(named) == 6
     assert sorted(selected) == sorted(cases)
     assert " ".join(lines).count("unsupported: ") == 3
-
-
-def test_a_document_that_is_no_text_is_refused_and_stays(tmp_path):
-    document = tmp_path / "binary"
-    document.write_bytes(b"\xaf\x00")
-    done = framebench("report", "--docs", document, code=2)
-    assert "no text" in done.stderr
-    assert document.read_bytes() == b"\xaf\x00"
 
 
 def test_show_puts_machines_side_by_side(results):

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from framebench.engine import blocks, runner
+from framebench.engine import blocks
 from framebench.engine.blocks import measure, measure_group
 from framebench.engine.groups import Group, make_groups
 from framebench.engine.runner import Options
@@ -123,23 +123,6 @@ def test_timeout_names_missing_bfloat16_units(fake_worker, results, monkeypatch)
     assert "bfloat16" not in (records["checkpoint"].reason or "")
 
 
-@pytest.mark.parametrize(
-    ("strategy", "instructions", "limit_s"),
-    [
-        ("amp_bf16", set(), 20),  # the profile's slow_limit_s
-        ("amp_bf16", {"avx512_bf16"}, 300),
-        ("fp32", set(), 300),
-    ],
-)
-def test_first_profile_shortens_the_limit_of_slow_bfloat16(
-    strategy, instructions, limit_s, monkeypatch
-):
-    monkeypatch.setattr(BFLOAT16_INSTRUCTIONS, Mock(return_value=instructions))
-    options = Options(profile="first", time_limit_s=300)
-    limited = runner.limit_time(replace(CASE, strategy=strategy), options)
-    assert limited == replace(options, time_limit_s=limit_s)
-
-
 def test_without_rounds_each_block_verifies_and_one_reads_memory(fake_worker, results, event_log):
     """The second group's baseline is the first one's."""
     groups = [
@@ -224,15 +207,6 @@ def test_later_blocks_build_and_verify_on_every_core(fake_worker, results, event
     # so in both blocks
     assert Counter(read_cores(event_log, "finish")) == {"7": 2 * 2, "3": 2 * 1, "0": 2 * 1}
     assert {record.provenance.core for record in store.read_all(results)} == {7}
-
-
-def test_variants_are_built_together_where_first_steps_do_not_matter(
-    fake_worker, results, event_log, monkeypatch
-):
-    monkeypatch.setattr("os.sched_getaffinity", Mock(return_value={0, 3, 7}))
-    with open_run(results, Options(rounds=5, first_alone=False)) as opened:
-        measure([make_group(fake_worker, CASES)], opened, blocks=1)
-    assert Counter(read_cores(event_log, "start")) == {"7": 2, "3": 1, "0": 1}
 
 
 @pytest.mark.parametrize("parallel_memory_runs", [1, 2])

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,11 +20,10 @@ import pytest
 from framebench.engine import children, environments
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.runner import Options
-from framebench.models.spec import UnknownName
 from framebench.records import pins, store
 from framebench.suite.case import Case
 from tests.callbacks import ignore
-from tests.processes import ROOT, framebench, make_fake_environment, small_disk
+from tests.processes import ROOT, make_fake_environment, small_disk
 from tests.single_case import measure_alone
 
 
@@ -46,15 +44,6 @@ def own_pins(tmp_path, monkeypatch) -> Path:
     return folder
 
 
-def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch):
-    """A container may run as a user who is in no list of users."""
-    for name in ("FRAMEBENCH_CACHE", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("no home directory")))
-    done = framebench("setup", "torch", code=2)
-    assert "set HOME, or let FRAMEBENCH_CACHE name a folder" in done.stderr
-
-
 def test_changed_pins_are_another_environment_and_changed_hashes_are_not(own_cache, own_pins):
     before = environments.find_location("torch", "1.0")
     assert before.is_relative_to(own_cache)
@@ -62,13 +51,6 @@ def test_changed_pins_are_another_environment_and_changed_hashes_are_not(own_cac
     assert environments.find_location("torch", "1.0") == before
     (own_pins / "torch.txt").write_text("# another\n")
     assert environments.find_location("torch", "1.0") != before
-
-
-def test_unknown_names_are_answered():
-    with pytest.raises(UnknownName, match="torch, jax, jittor"):
-        environments.describe("tensorflow")
-    with pytest.raises(SetupError, match=pins.find_pinned_version("jax")):
-        environments.describe("jax", "0.0.1")
 
 
 def test_a_missing_compiler_is_named_with_its_package(own_cache, monkeypatch):
@@ -121,35 +103,11 @@ def make_installed(folder: Path) -> Environment:
         "torch/__init__.py,sha256=a,6\ntorch/linear.py,sha256=b,6\n"
         'torch/__pycache__/linear.pyc,,\n"torch-2.13.0.dist-info/RECORD",,\n'
     )
-    for name in pins.read_pins(pins.REQUIREMENTS / "torch.txt"):
-        if name != "torch":
-            other = package.parent / f"{name.replace('-', '_')}-1.0.dist-info" / "RECORD"
-            other.parent.mkdir()
-            other.write_text("")
     (where / "bin").mkdir()
     return Environment("torch", "2.13.0", where / "bin" / "python")
 
 
-def remove_file(package: Path) -> None:
-    (package / "__init__.py").unlink()
-
-
-def remove_list(package: Path) -> None:
-    """Remove pip's list of NumPy."""
-    (folder,) = package.parent.glob("numpy-*.dist-info")
-    shutil.rmtree(folder)
-
-
-@pytest.mark.parametrize(
-    ("damage", "named"),
-    [
-        (remove_file, "No such file"),
-        (remove_list, "the package numpy is gone"),
-    ],
-)
-def test_a_crash_in_a_damaged_environment_is_not_recorded(
-    damage, named, tmp_path, results, monkeypatch
-):
+def test_a_crash_in_a_damaged_environment_is_not_recorded(tmp_path, results, monkeypatch):
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
     environment = make_installed(tmp_path)
     fake = make_fake_environment("engine/failing_worker.py", tmp_path)
@@ -159,8 +117,8 @@ def test_a_crash_in_a_damaged_environment_is_not_recorded(
     assert environments.find_damage(environment) is None
     assert measure_alone(case, "s", environment, Options(), results).status == "crashed"
     (record,) = store.read_all(results)
-    damage(environment.folder / "lib/python3.11/site-packages/torch")
-    with pytest.raises(SetupError, match=named) as raised:
+    (environment.folder / "lib/python3.11/site-packages/torch/__init__.py").unlink()
+    with pytest.raises(SetupError, match="No such file") as raised:
         measure_alone(case, "another", environment, Options(), results)
     assert f"rm -r {environment.folder} && framebench setup torch" in str(raised.value)
     assert list(store.read_all(results)) == [record], "nothing was recorded of it"

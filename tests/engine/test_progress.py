@@ -117,32 +117,6 @@ def test_the_first_typical_case_corrects_the_estimate(took_s, line, tmp_path):
     assert corrections == ([line] if line else [])
 
 
-def test_slow_cases_correct_the_estimate_of_a_run(tmp_path):
-    """The first one may have built kernels that the others use; two are enough."""
-    text = StringIO()
-    console = Console(width=120, file=text)
-    guesses = dict.fromkeys(TEN_CASES, 20.0)
-    with CaseProgress(TEN_CASES, tmp_path, console, guesses=guesses) as progress:
-        finish_cases(progress, {TEN_CASES[0]: 100.0})
-        assert "left, since" not in text.getvalue()
-        finish_cases(progress, {TEN_CASES[1]: 100.0})
-    assert "about 13 min left, since fp32 took 2 min here" in text.getvalue()
-
-
-def test_a_case_beside_the_run_corrects_nothing(tmp_path):
-    text = StringIO()
-    with CaseProgress(CASES[:1], tmp_path, Console(file=text)) as progress:
-        finish_cases(progress, {CASES[1]: 900.0})
-    assert "left, since" not in text.getvalue()
-
-
-def test_equal_processes_have_no_line_each(tmp_path):
-    text = StringIO()
-    with CaseProgress(CASES[:1], tmp_path, Console(file=text), 3, prints_records=False) as progress:
-        finish_cases(progress, {CASES[0]: 20.0})
-    assert len(text.getvalue().strip().splitlines()) == 1
-
-
 def test_later_blocks_of_a_case_take_no_process_for_its_memory(tmp_path):
     progress = CaseProgress(CASES[:1], tmp_path, make_console(80), blocks=3)
     spent_s = {"time_import": 2.0, "time_work": 8.0, "memory_work": 30.0, "total": 45.0}
@@ -174,12 +148,3 @@ def test_a_measured_case_says_why_its_effect_is_not_proven():
     assert line.endswith("effect not proven: graph_nodes: expected 0, observed 16")
     proven = StrategyEffect(proven=True, evidence={})
     assert "proven" not in format_record(record(CASES[1], effect=proven))
-
-
-@pytest.mark.parametrize(
-    ("library_bytes", "text"), [(None, ""), (1000, ""), (9 << 20, "  libraries 9.0 MiB")]
-)
-def test_a_measured_case_says_what_libraries_keep(library_bytes, text):
-    peaks = {"host.rss": 100 << 20}
-    line = format_record(record(peaks=peaks, library_bytes=library_bytes, **RIGHT))
-    assert line.split("(host.rss)")[1].strip() == text.strip()

@@ -13,12 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from framebench.claims.probed_record import Probed
-from framebench.engine.session import LOCK, Busy, Session, lock_results
-from framebench.records import store
-from tests.fake_records import provenance, record
+from framebench.engine.session import Busy, Session, lock_results
 from tests.kills import is_killed_at_call
-from tests.processes import ROOT, small_disk
+from tests.processes import ROOT
 
 # holds the folder named first, says so, and starts a process that outlives it
 HOLD = Path(__file__).parent / "programs" / "session_hold.py"
@@ -74,13 +71,6 @@ def test_a_killed_holder_leaves_the_folder_free(results):
             pass
     finally:
         os.kill(child, 9)
-
-
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    with small_disk(tmp_path / "disk", "ro,size=1m") as disk:
-        with pytest.raises(OSError, match="Read-only file system") as raised, lock_results(disk):
-            pass
-        assert raised.value.filename == str(disk / LOCK)
 
 
 def test_an_unfinished_session_is_resumed_and_a_finished_one_is_not(results):
@@ -145,25 +135,3 @@ def test_a_kill_as_a_session_begins_or_ends_leaves_nothing_behind(results, tmp_p
             break
     assert number > 4, "it was killed in each of its calls"
     assert resumed > 0
-
-
-@pytest.mark.parametrize("kind", ["record", "answer to a claim"])
-def test_results_count_also_if_the_clock_was_set_back(kind, results):
-    """Their files are then older than the session that they are of."""
-    results.mkdir()
-    session = Session.open(results, "abc", "quick")
-
-    def write(owner: str) -> None:
-        origin = provenance(session=owner)
-        if kind == "record":
-            file = store.find_file(results, "m", "torch-2.13.0")
-            store.append(record(provenance=origin), file)
-        else:
-            file = results / "claims" / "m.jsonl"
-            store.append(Probed(probe="names", provenance=origin), file)
-        os.utime(file, (0, 0))
-
-    write("older")
-    assert not session.has_results(results)
-    write(session.id)
-    assert session.has_results(results)

@@ -9,13 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from framebench import models
 from framebench.models import spec
 from framebench.references import golden
 from tests.processes import COMMAND, ROOT
@@ -88,12 +86,6 @@ def test_a_framework_without_a_model_is_not_written(folder):
         assert f"{case} unsupported: {missing}" in listed
 
 
-def test_a_workload_has_only_the_scenarios_that_it_declares(folder):
-    """It has no fine-tuning without `trained`, and no input pipeline without `raw_images`."""
-    listed = json.loads(run_python(folder, *COMMAND[1:], "list", "mixer", "--json").stdout)
-    assert {case["case"].split("/")[2] for case in listed} == {"train", "eval"}
-
-
 def test_values_that_nobody_confirms_are_taken_only_if_asked_for(tmp_path):
     folder = copy_mixer(tmp_path)
     printed = run_framebench(folder, "dev", "golden", "mixer", code=1)
@@ -160,41 +152,3 @@ def test_a_new_workload_is_in_the_table_and_the_reports(folder, results):
     assert "mixer train, batch 4, size tiny" in printed
     assert f"References of mixer: {ALONE}" in printed
     assert "Where the peak goes: mixer train" in printed
-
-
-@pytest.fixture
-def declared(tmp_path, monkeypatch) -> Iterator[Callable[..., tuple[str, ...]]]:
-    """Looks for workloads anew, in a folder with one of these contents."""
-
-    def declare(name: str, content: str) -> tuple[str, ...]:
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "spec.py").write_text(content)
-        return spec.list_workloads()
-
-    monkeypatch.setenv(spec.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(models, "__path__", [*models.__path__])
-    forget_workloads()
-    yield declare
-    forget_workloads()
-
-
-def forget_workloads() -> None:
-    spec.find_folders.cache_clear()
-    spec.load_declaration.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "why"),
-    [
-        ("empty", "", "empty/spec.py declares no workload: AttributeError"),
-        (
-            "other",
-            "from framebench.models.unet3d.spec import WORKLOAD",
-            "calls its workload 'unet3d': it must be called as its",
-        ),
-        ("unet3d", "", "'unet3d' cannot be the name of a workload; taken are own, .*unet3d"),
-    ],
-)
-def test_a_folder_that_declares_no_workload_is_named(declared, name, content, why):
-    with pytest.raises(spec.BadWorkload, match=why):
-        declared(name, content)

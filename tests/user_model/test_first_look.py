@@ -19,7 +19,6 @@ from framebench.records.provenance import read_machine_name
 from framebench.records.record import Record
 from framebench.suite.case import Case
 from framebench.user_model import command, look, session
-from framebench.user_model.measure import Deadline
 from framebench.user_model.session import NO_TIME, TrialOutcome, TrialPlan, measure_strategies
 from tests.callbacks import ignore
 from tests.fake_records import provenance, record
@@ -34,71 +33,6 @@ def make_variants(*strategies: str) -> list[Variant]:
 
 def list_names(variants: Iterable[Variant]) -> str:
     return ", ".join(variant.case.strategy for variant in variants)
-
-
-@pytest.fixture
-def take_recorded_look(monkeypatch) -> Callable[..., list[str]]:
-    """Return a function that takes a first look by stand-ins and returns what they did, in order.
-
-    They look at two strategies together, as there are two cores. What compiles should take 100 s.
-    """
-    events = []
-
-    def run_side_by_side(variants: list[Variant], run: Any) -> list[Variant]:
-        events.append(list_names(variants))
-        return variants
-
-    def measure_group(group: Any, run: Any) -> None:
-        assert not run.options.rounds
-        events.append(f"block of {list_names(group.always)}")
-
-    def get_records(variant: Variant) -> list[Variant]:
-        return [variant] if f"block of {variant.case.strategy}" in events else []
-
-    def show(records: list[Any]) -> None:
-        events.append(f"table of {len(records)}")
-
-    def estimate_block(cases: list[Case]) -> float:
-        return 100.0 * sum(case.strategy_spec.compiles for case in cases)
-
-    def take_look(
-        *strategies: str, without_times: bool, seconds_left: float | None = None
-    ) -> list[str]:
-        run = SimpleNamespace(
-            options=Options(), without_times=without_times, get_records=get_records
-        )
-        end = None if seconds_left is None else time.monotonic() + seconds_left
-        deadline = Deadline(end, SimpleNamespace(estimate_block=estimate_block))
-        look.take_first_look(make_variants(*strategies), run, 2**20, show, deadline)
-        return events
-
-    monkeypatch.setattr(look, "run_side_by_side", run_side_by_side)
-    monkeypatch.setattr(look.blocks, "measure_group", measure_group)
-    monkeypatch.setattr(Options, "list_cores", Mock(return_value=(1, 0)))
-    return take_look
-
-
-@pytest.mark.parametrize(
-    ("without_times", "last"),
-    [
-        (False, ["table of 4"]),  # what compiles is in the blocks that follow
-        (True, ["table of 4", "block of compile"]),
-    ],
-)
-def test_eager_strategies_are_shown_before_compiled_ones(without_times, last, take_recorded_look):
-    strategies = ("fp32", "compile", "checkpoint", "amp_bf16", "keep_grads")
-    events = take_recorded_look(*strategies, without_times=without_times)
-    assert events == ["fp32, checkpoint", "amp_bf16, keep_grads", *last]
-
-
-@pytest.mark.parametrize("without_times", [False, True])
-def test_a_first_look_ends_with_the_eager_strategies_if_no_time_is_left(
-    without_times, take_recorded_look
-):
-    """The table is shown at the end of the command, and so not here."""
-    strategies = ("fp32", "compile", "checkpoint")
-    events = take_recorded_look(*strategies, without_times=without_times, seconds_left=60)
-    assert events == ["fp32, checkpoint"]
 
 
 @pytest.mark.slow
