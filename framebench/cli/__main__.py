@@ -7,7 +7,7 @@ import inspect
 import io
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +102,8 @@ def run_command_line() -> None:
     from framebench.suite.case import UnknownCase
     from framebench.suite.user_file import Fault
 
-    warnings.showwarning = make_warning_printer()
+    warnings.simplefilter("once")  # a command may read a file twice
+    warnings.showwarning = print_warning
     option = find_empty_option(sys.argv[1:])
     if option:
         fail(f"after {option} comes '', which is no value: leave both out, or say what", 2)
@@ -165,22 +166,11 @@ def find_empty_option(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def make_warning_printer() -> Callable[..., None]:
-    """Return a function that replaces `warnings.showwarning`, and prints each text only once.
-
-    A command may read a file twice, and would otherwise repeat the warnings about it.
-    """
+def print_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning as the other messages are printed; it replaces `warnings.showwarning`."""
     from framebench.cli.shared import say
 
-    printed = set()
-
-    def print_warning(message: Warning | str, *_: object, **__: object) -> None:
-        text = f"warning: {message}"
-        if text not in printed:
-            printed.add(text)
-            say(text)
-
-    return print_warning
+    say(f"warning: {message}")
 
 
 def describe_mistake(error: typer.TyperException) -> str:

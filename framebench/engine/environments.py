@@ -21,7 +21,7 @@ import sysconfig
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import cache as cache_result
 from pathlib import Path
@@ -112,30 +112,23 @@ class Environment:
 
     def list_variables(self) -> dict[str, str]:
         """Return the variables that must be set before the framework is imported."""
-        variables = self.list_framework_variables()
+        variables = {}
+        if self.framework == "jax":
+            variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+        if self.framework == "jittor":
+            variables["nvcc_path"] = find_nvcc()
+            variables["log_silent"] = "1"
+            variables["FIX_TORCH_ERROR"] = "0"
+            # otherwise each process writes the sources of its kernels, compiled long ago or not,
+            # and another process that reads one just then finds it empty and ends
+            variables["rewrite_op"] = "0"
+            if self.home:
+                variables["HOME"] = str(self.home)
         if not self.installed:
             # ours are installed without byte code: where none may be written, every process
             # compiles thousands of sources
             variables["PYTHONDONTWRITEBYTECODE"] = ""
         return variables
-
-    def list_framework_variables(self) -> dict[str, str]:
-        """Return the variables that the framework itself reads."""
-        if self.framework == "jax":
-            return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-        if self.framework == "jittor":
-            # with rewrite_op each process writes the sources of its kernels, compiled long ago or
-            # not, and another process that reads one just then finds it empty and ends
-            variables = {
-                "nvcc_path": find_nvcc(),
-                "log_silent": "1",
-                "FIX_TORCH_ERROR": "0",
-                "rewrite_op": "0",
-            }
-            if self.home:
-                variables["HOME"] = str(self.home)
-            return variables
-        return {}
 
     def list_scratch_variables(self, folder: Path) -> dict[str, str]:
         """Return the variables that point at a folder for what one case compiles.
@@ -302,7 +295,9 @@ def install(environment: Environment, folder: Path, say: Say, *argument_lists: l
 
     An interrupted build leaves nothing that could be mistaken for a whole one. Raises SetupError.
     """
-    remove_unfinished(folder)
+    # a set-up that was killed may have left a compiler, which would write into the new environment
+    children.kill_marked(name_builds(folder))
+    shutil.rmtree(folder, ignore_errors=True)
     run_setup(folder, [sys.executable, "-m", "venv", str(folder)], say)
     pip = [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile"]
     for number, arguments in enumerate(argument_lists, 1):
@@ -363,16 +358,10 @@ def list_uncompiled(environment: Environment, cases: Iterable[Case]) -> list[str
         runs_here = case.support.supported and not case.support.gpu
         if case.framework == "jittor" and case.workload != USER_MODEL and runs_here:
             names.append(f"{case.workload}/{case.scenario}/{case.strategy}")
-    warmed = read_warm(environment)
+    warmed = []  # none were compiled yet, unless the list can be read
+    with suppress(BadRecord):
+        warmed = read_bytes(environment.folder / WARM).decode(errors="replace").split()
     return [name for name in dict.fromkeys(names) if name not in warmed]
-
-
-def read_warm(environment: Environment) -> list[str]:
-    """Return the strategies whose kernels are compiled, as far as their list can be read."""
-    try:
-        return read_bytes(environment.folder / WARM).decode(errors="replace").split()
-    except BadRecord:  # none were compiled yet
-        return []
 
 
 def build_jittor(environment: Environment, folder: Path, say: Say) -> None:
@@ -428,29 +417,13 @@ def run_setup(
         # full disk too, may lack the reason
         exit_code = f"exit code {process.returncode}"
         reasons = "; ".join([exit_code, *list_full_disks([folder.parent])])
-        tail = "\n".join(read_end(log).splitlines()[-15:])
+        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
         raise SetupError(f"{command[0]} ended with {reasons}; the end of {log}:\n{tail}")
 
 
 def name_builds(folder: Path) -> str:
     """Return the beginning of the marks of all set-up commands for this folder."""
     return f"build {folder} "
-
-
-def remove_unfinished(folder: Path) -> None:
-    """Remove what an interrupted build has left of an environment, whose lock is held.
-
-    A set-up that was killed may have left a compiler, which would write into the new environment.
-    """
-    children.kill_marked(name_builds(folder))
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def read_end(log: Path) -> str:
-    """Return the end of a log, which may be long."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - children.LOG_BYTES))
-        return file.read().decode(errors="replace")
 
 
 def find_damage(environment: Environment) -> str | None:

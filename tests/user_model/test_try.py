@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -94,6 +95,29 @@ def test_json_has_the_largest_batch_of_each_strategy(monkeypatch, tmp_path):
 
     assert (row["strategy"], row["batch"]) == ("fp32", 4)
     assert (row["largest_batch"], row["largest_batch_answer"]) == (8, "a batch fits")
+
+
+def test_what_was_measured_is_shown_before_the_largest_batch_is_searched(monkeypatch, tmp_path):
+    """A search takes minutes for each strategy."""
+    file = write_variant(tmp_path)
+    figure = tmp_path / "peaks.svg"
+    printed_before = []
+
+    def search(*arguments):
+        printed_before.append(sys.stdout.getvalue())
+        assert figure.exists()
+        return [make_fit(file)]
+
+    replace_measuring(monkeypatch, file, search)
+    options = ("--budget", "200MiB", "--max-batch", "--figure", str(figure))
+
+    done = try_file(file, tmp_path / "results", *options)
+
+    (table,) = printed_before
+    assert "fp32" in table
+    assert done.stdout.startswith(table)
+    assert "a batch fits" in done.stdout.removeprefix(table)
+    assert "fp32" not in done.stdout.removeprefix(table).split("a batch fits")[1]
 
 
 @pytest.mark.parametrize(
