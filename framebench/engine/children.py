@@ -8,7 +8,6 @@ a group shows that all have ended.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import queue
 import secrets
@@ -34,13 +33,9 @@ MARK = "FRAMEBENCH_CHILD"  # environment variable that all processes of a child 
 
 
 def start_thread(work: Callable[[], None]) -> threading.Thread:
-    """Start a thread. Raises OSError if no more can be started, as under a limit on memory."""
+    """Start a thread that ends with this process."""
     thread = threading.Thread(target=work, daemon=True)
-    try:
-        thread.start()
-    except RuntimeError as error:
-        reason = "no further thread can be started, by a limit on memory or processes (ulimit)"
-        raise OSError(errno.EAGAIN, reason) from error
+    thread.start()
     return thread
 
 
@@ -234,17 +229,14 @@ def run_program(
     )
     assert process.stdout
     assert process.stderr
-    logs = []
+    printed = LogTail(process.stdout, ANSWER_BYTES)
+    errors = LogTail(process.stderr)
     try:
-        printed = LogTail(process.stdout, ANSWER_BYTES)
-        logs.append(printed)
-        errors = LogTail(process.stderr)
-        logs.append(errors)
         wait_for_program(process, limit_s, errors, on_errors)
     finally:
         CHILDREN.end(process)
-        for log in logs:
-            log.close()
+        printed.close()
+        errors.close()
     return ProgramEnd(process.returncode, printed.get_text(), errors.get_text())
 
 

@@ -235,12 +235,6 @@ def test_a_machine_that_measured_more_of_the_cases_is_named(command, alike_and_l
     assert "alike has 1 of the cases, largest has 2" in done.stderr
 
 
-def test_predict_answers_by_the_machine_with_this_processor(alike_and_largest):
-    done = framebench("predict", CASE, results=alike_and_largest, code=0)
-    assert "machine alike, with this processor" in done.stderr
-    assert "host.rss on alike" in done.stdout
-
-
 def test_predict_and_advise_say_the_same_of_a_case(results, monkeypatch):
     """Both draw the line through the batches of the machine that measured most of them."""
     monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
@@ -296,12 +290,6 @@ def test_a_machine_without_a_readable_record_takes_no_other_down(command, conten
     assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
     assert "skipped 10 more records that cannot be read" in done.stderr
     assert "--machine" not in done.stderr, "there is nothing to choose"
-
-
-def test_records_of_a_newer_framebench_are_named(results):
-    plant_machine(results, UNREADABLE["newer"])
-    done = framebench("show", results=results, code=1)
-    assert "newer than this framebench knows" in done.stderr
 
 
 @pytest.mark.parametrize(

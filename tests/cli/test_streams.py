@@ -214,11 +214,3 @@ def test_progress_is_printed_ever_more_rarely_where_there_is_no_terminal(monkeyp
             time.sleep(0.01)
     lines = capsys.readouterr().err.splitlines()
     assert 2 <= len(lines) <= 12
-
-
-@pytest.mark.parametrize(("is_terminal", "width"), [(False, 100), (True, None)])
-def test_each_stream_has_a_width_unless_a_terminal_has_one(is_terminal, width, monkeypatch):
-    monkeypatch.delenv("COLUMNS", raising=False)
-    assert shared.choose_width(Mock(isatty=Mock(return_value=is_terminal))) == width
-    monkeypatch.setenv("COLUMNS", "150")
-    assert shared.choose_width(Mock(isatty=Mock(return_value=False))) is None

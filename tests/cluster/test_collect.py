@@ -72,16 +72,6 @@ def test_collecting_the_same_folders_again_adds_nothing(tmp_path):
     assert len(read_records(into)) == 6
 
 
-def test_records_that_two_folders_have_are_added_once(tmp_path):
-    one = make_folder(tmp_path / "one", "one")
-    collect([one], tmp_path / "copy")
-
-    report = collect([tmp_path / "copy", one], tmp_path / "all")
-
-    assert count_outcomes(report) == Outcomes(added=3, present=3)
-    assert len(read_records(tmp_path / "all")) == 3
-
-
 def test_equal_machines_have_one_name_and_their_records_name_the_node(tmp_path):
     into = tmp_path / "all"
     first = make_folder(tmp_path / "n1", "n1", session="1")
@@ -134,12 +124,6 @@ def test_equal_machines_keep_their_names_with_apart(equal_machines, tmp_path):
     for folder in equal_machines:
         again = collect([folder], tmp_path / "all", apart=True)
         assert count_outcomes(again) == Outcomes(present=3), "it has the name that is there"
-
-
-def test_machines_that_were_given_names_keep_them_although_they_are_equal(tmp_path):
-    for name in ("alpha", "beta"):
-        collect([make_folder(tmp_path / name, "localhost", session=name)], tmp_path / "all", name)
-    assert list_machines(tmp_path / "all") == {"alpha", "beta"}
 
 
 def test_a_given_name_that_other_hardware_has_gets_the_hash_of_the_hardware(tmp_path):

@@ -179,14 +179,6 @@ def test_a_block_after_one_that_failed_is_verified_whole(fake_worker, results, m
     assert passed.verification.verified_in is None
 
 
-def test_a_case_without_float64_values_is_verified_whole_in_each_block(fake_worker, results):
-    """Others are compared with it, tensor by tensor."""
-    without_golden = parse("resnet50/torch/train/fp32/b64/full")
-    with open_run(results) as opened:
-        measure([make_group(fake_worker, [without_golden])], opened, blocks=2)
-    assert [record.verification.verified_in for record in read_in_order(results)] == [None, None]
-
-
 @pytest.mark.parametrize("cold_blocks", [1, 3])
 def test_first_steps_are_timed_in_the_blocks_that_compile_anew(cold_blocks, fake_worker, results):
     with open_run(results, Options(rounds=5, cold_blocks=cold_blocks)) as opened:

@@ -11,7 +11,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -46,12 +45,6 @@ def sleep_in_child():
             time.sleep(600)
         os._exit(0)
     os.wait()  # for the first child, which ends when the daemon is there
-"""
-IN_GROUP = """
-def sleep_in_child():
-    if os.fork() == 0:
-        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
-        os.execve(sys.executable, command, {})
 """
 RESULT_AND_END = f"print('{RESULT}', flush=True)"
 # the function that leaves a child behind, how its parent ends, and what becomes of the worker
@@ -88,11 +81,6 @@ def run_program(program: str, folder: Path, limit_s: float = 60.0) -> Outcome:
     environment = make_environment(program, folder)
     worker = Worker(environment, "worker", {}, {MARKER: str(folder)})
     return worker.end(ignore, limit_s)
-
-
-def run_worker(environment: Environment, module: str, variables: dict[str, str]) -> None:
-    """Start a worker, as `environments.run_module` runs a module."""
-    Worker(environment, module, {}, variables)
 
 
 def list_left(folder: Path) -> list[psutil.Process]:
@@ -190,19 +178,6 @@ def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path):
     assert list_left(tmp_path / "other") == []
 
 
-def test_a_process_without_its_environment_ends_with_its_group_while_others_run(tmp_path):
-    """It has no mark, and is no orphan that may be killed yet: its group tells whose it is."""
-    one, other = start_two(f"{IN_GROUP}\nsleep_in_child()", "", tmp_path, marked=False)
-    try:
-        assert len(list_left(tmp_path / "one")) == 2
-        one.kill()
-        assert list_left(tmp_path / "one") == []
-        assert len(list_left(tmp_path / "other")) == 1
-    finally:
-        one.kill()
-        other.kill()
-
-
 def wait_for_worker(environment: Environment, limit_s: float) -> None:
     """Wait for a worker's next message, as a block does between two turns."""
     worker = Worker(environment, "worker", {}, {})
@@ -230,26 +205,6 @@ def test_a_child_that_sleeps_past_its_limit_is_killed(wait, tmp_path):
     for process in left:
         process.kill()
     assert left == []
-
-
-@pytest.mark.parametrize("allowed", [0, 1])
-def test_a_child_without_its_threads_is_ended(allowed, tmp_path, monkeypatch):
-    """A limit on memory may allow a process and no thread that listens to it."""
-    environment = make_environment("time.sleep(600)\n", tmp_path)
-    start = threading.Thread.start
-    for action in (run_worker, environments.run_module):
-        started = []
-
-        def start_few(thread: threading.Thread, started: list[threading.Thread] = started) -> None:
-            if len(started) == allowed:
-                raise RuntimeError("can't start new thread")
-            started.append(thread)
-            start(thread)
-
-        monkeypatch.setattr(threading.Thread, "start", start_few)
-        with pytest.raises((OSError, SetupError), match="no further thread can be started"):
-            action(environment, "module", variables={MARKER: str(tmp_path)})
-        assert list_left(tmp_path) == []
 
 
 def test_all_children_are_killed_at_once():

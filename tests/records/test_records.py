@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from framebench.analysis.results import Results
 from framebench.records import store
 from framebench.records.calibration import Calibration
-from framebench.records.lines import Line, is_json
+from framebench.records.lines import Line
 from framebench.records.record import Record
 from framebench.records.record_base import INSTRUMENTS, ON_GPU
 from framebench.records.store import BadRecord, RecordWarning
@@ -189,10 +189,6 @@ def test_a_deep_line_is_refused(begin, levels, results):
     append_lines(file, begin * levels)
     with pytest.warns(RecordWarning, match=r"jsonl:2: "):
         assert list(store.read_all(results)) == [record()]
-
-
-def test_deep_utf16_text_is_not_taken_for_json():
-    assert not is_json(("[" * 100_000).encode("utf-16-le"))
 
 
 def test_a_sessions_records_are_found_by_their_own_field(tmp_path):
