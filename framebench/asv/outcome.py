@@ -69,7 +69,7 @@ class RunOutcome:
                 f"{count} of {cases} could not be measured, {self.unrecorded[0].id} first: "
                 f"{self.last_line}; asv run --show-stderr prints all of it, and goes on from there"
             )
-        if self.recorded and not any(has_answered(record) for record in self.recorded):
+        if self.recorded and not any(map(has_answered, self.recorded)):
             first_record = self.recorded[0]
             cases = format_count(len(self.recorded), "case")
             return (

@@ -127,7 +127,8 @@ class Collection:
             if make_key(record) in self.measurements:
                 self.compare(record, place)
                 continue
-            record = rename_machine(record, name)
+            provenance = change_machine(record.provenance, name)
+            record = record.model_copy(update={"provenance": provenance})
             new_records[store.find_file(self.root, name, release)].append(record)
             self.remember(record, place)
         for file, records in new_records.items():
@@ -226,11 +227,6 @@ def find_fault(place: str, release: str, record: Record) -> str:
     if not RELEASE.fullmatch(release):
         return f"{place}: {release!r} is no <framework>-<version>"
     return ""
-
-
-def rename_machine(record: Record, name: str) -> Record:
-    """Return a record with `name` as its machine, and the machine that it had as its node."""
-    return record.model_copy(update={"provenance": change_machine(record.provenance, name)})
 
 
 def make_key(record: Record) -> Key:

@@ -135,18 +135,11 @@ def run_unit(
             os.sched_setaffinity(process.pid, gpu.cores)
             while process.poll() is None:
                 if interrupted.wait(POLL_S):
-                    end_unit(process)
+                    # Ctrl-C does not reach its session; it saves what it has measured
+                    process.terminate()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(GRACE_S)
+                    process.kill()
         finally:
             CHILDREN.end(process)
     return process.returncode
-
-
-def end_unit(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt a unit, which is in a session that Ctrl-C does not reach, and wait for its end.
-
-    What it has measured is on the disk by then.
-    """
-    process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(GRACE_S)
-    process.kill()

@@ -24,7 +24,9 @@ LIMITS = {"bias": 0.01, "spread": 0.01, "lost": 0.05, "busy": 0.25, "steal": 0.0
 
 def check_machine(env: str | None = None) -> list[Finding]:
     """Return the findings on the machine; with `env` (see installed.py) on that interpreter."""
-    findings = [describe_hardware(), check_host_peak(), check_git()]
+    detail = "needs Linux's /proc/self/clear_refs, which can be written"
+    peak = Finding("host.rss instrument", HostPeak.is_available(), detail)
+    findings = [describe_hardware(), peak, check_git()]
     if env is None:
         findings += [check_tools(framework) for framework in FRAMEWORKS]
         findings += [check_environment(framework) for framework in FRAMEWORKS]
@@ -118,12 +120,6 @@ def describe_hardware() -> Finding:
         True,
         f"{hardware['cpu']}, {hardware['cores']} cores, {memory}, {hardware['system']}",
     )
-
-
-def check_host_peak() -> Finding:
-    """Check whether the kernel can reset a process's peak."""
-    detail = "needs Linux's /proc/self/clear_refs, which can be written"
-    return Finding("host.rss instrument", HostPeak.is_available(), detail)
 
 
 def check_git() -> Finding:

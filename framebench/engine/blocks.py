@@ -197,16 +197,14 @@ def measure_group(group: Group, run: Run, block_number: int = 0) -> None:
         part_number += 1
         # if the session is interrupted in `finish_block`, the next one finishes these records
         unfinished_file = unfinished.find_file(run.results, name)
-        unfinished.write(map(make_unfinished_record, timed), unfinished_file)
+        unfinished_records = []
+        for each in timed:
+            environment = each.variant.environment.name
+            unfinished_records.append(UnfinishedRecord(environment=environment, record=each.record))
+        unfinished.write(unfinished_records, unfinished_file)
         finish_block(timed, run)
         unfinished.remove(unfinished_file)
         remaining = outcome.not_started + waiting
-
-
-def make_unfinished_record(timed: TimedVariant) -> UnfinishedRecord:
-    """Return the record that is saved until the memory of its variant is measured."""
-    environment = timed.variant.environment.name
-    return UnfinishedRecord(environment=environment, record=timed.record)
 
 
 def finish_interrupted_block(group: Group, name: str, run: Run) -> None:

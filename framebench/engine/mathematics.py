@@ -171,7 +171,8 @@ def compute_missing(
         missing = [case for case in cases if case.id not in outcomes and case.id not in died]
         if not missing:
             return outcomes | died
-        batches = split_into_batches(missing, processes)
+        size = min(CASES_OF_A_PROCESS, math.ceil(len(missing) / processes))
+        batches = list(cut_into_batches(missing, size))[:processes]
         ends = run_workers(file, batches, environment, options, on_phase, baseline)
         outcomes = read_lines(file)
         for end in ends:
@@ -184,15 +185,6 @@ def compute_missing(
                 fatal, *_never_begun = uncomputed
                 reason = f"the step does not run in float64: {end.reason or end.status}"
                 died[fatal] = Mathematics(fatal, computed=False, passed=True, reason=reason)
-
-
-def split_into_batches(cases: list[Case], processes: int) -> list[list[Case]]:
-    """Split the first cases into a batch for each process, in order.
-
-    No batch has more than `CASES_OF_A_PROCESS` cases. Cases beyond that are in no batch.
-    """
-    size = min(CASES_OF_A_PROCESS, math.ceil(len(cases) / processes))
-    return list(cut_into_batches(cases, size))[:processes]
 
 
 def run_workers(

@@ -13,7 +13,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -70,19 +70,13 @@ def check_idle(results: Path) -> None:
 
 def describe_holder(results: Path) -> str:
     """Return who measures into a results folder, and what to do about it."""
+    holder = ""  # as the process with the lock has written into it, if that can be read
+    with suppress(store.BadRecord):
+        holder = store.read_bytes(results / LOCK).decode(errors="replace").strip()[:200]
     return (
-        f"{read_holder(results / LOCK)} is measuring into {results}; two at once would disturb "
+        f"{holder or 'another process'} is measuring into {results}; two at once would disturb "
         "each other's times. Wait for it, or stop it, or name another folder with --results"
     )
-
-
-def read_holder(file: Path) -> str:
-    """Return the description that the process with the lock has written into it, if readable."""
-    try:
-        holder = store.read_bytes(file).decode(errors="replace").strip()[:200]
-        return holder or "another process"
-    except store.BadRecord:
-        return "another process"
 
 
 @dataclass(frozen=True)
