@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import distributions, packages_distributions
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -118,14 +118,6 @@ def is_data(path: Path) -> bool:
     """Return whether a file is data of the package; hidden ones are left by linters and tests."""
     is_hidden = any(part.startswith(".") for part in path.parts)
     return path.suffix not in (".py", ".pyc") and not is_hidden
-
-
-@pytest.mark.slow
-def test_the_wheel_offers_pytest_its_fixture_and_pip_its_extras(installed):
-    (described,) = distributions(name="framebench", path=[str(installed)])
-    fixtures = described.entry_points.select(group="pytest11")
-    assert [entry.value for entry in fixtures] == ["framebench.devices.pytest_plugin"]
-    assert described.metadata.get_all("Provides-Extra") == ["devices", "site"]
 
 
 @pytest.mark.slow

@@ -175,7 +175,7 @@ def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
 
 def check_selection(benchmarks: Benchmarks) -> None:
     """Raise UserError if nothing that asv selected is a case of the profile."""
-    if cases.has_any(benchmarks):
+    if cases.select(benchmarks, benchmarks):
         return
     other_profiles = cases.find_profiles(benchmarks)
     hint = "framebench list has its cases, and docs/asv.md how asv names them"

@@ -100,24 +100,25 @@ def check_device() -> Finding:
 
 def check_torch(packages: dict[str, Any]) -> list[Finding]:
     """Check whether PyTorch is a build for CUDA."""
-    version, cuda = packages.get("torch"), packages.get("torch_cuda")
-    detail = f"torch {version}, built for CUDA {cuda}"
-    if not version:
-        detail = "torch is not installed in this environment"
-    elif not cuda:
-        detail = f"torch {version} is a build for the CPU; one for CUDA is needed"
-    return [Finding("CUDA: torch", bool(version and cuda), detail)]
+    cuda = packages.get("torch_cuda")
+    lacking = "is a build for the CPU; one for CUDA is needed"
+    return [judge_build("torch", packages, cuda and f"built for CUDA {cuda}", lacking)]
 
 
 def check_jax(packages: dict[str, Any]) -> list[Finding]:
     """Check whether JAX has a plug-in for CUDA."""
-    version, plugins = packages.get("jax"), packages.get("jax_plugins")
-    detail = f"jax {version} with {plugins}"
+    plugins = packages.get("jax_plugins")
+    lacking = "has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)"
+    return [judge_build("jax", packages, plugins and f"with {plugins}", lacking)]
+
+
+def judge_build(name: str, packages: dict[str, Any], cuda: str | None, lacking: str) -> Finding:
+    """Return whether a package is there and can use CUDA; `lacking` says what it lacks if not."""
+    version = packages.get(name)
+    detail = f"{name} {version}, {cuda or lacking}"
     if not version:
-        detail = "jax is not installed in this environment"
-    elif not plugins:
-        detail = f"jax {version} has no plug-in for CUDA (jax-cuda12-plugin or jax-cuda13-plugin)"
-    return [Finding("CUDA: jax", bool(version and plugins), detail)]
+        detail = f"{name} is not installed in this environment"
+    return Finding(f"CUDA: {name}", bool(version and cuda), detail)
 
 
 def check_jittor(packages: dict[str, Any]) -> list[Finding]:

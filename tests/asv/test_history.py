@@ -200,16 +200,6 @@ def test_planned_peaks_of_a_device_are_published_as_a_machine(config):
     assert (found.before, found.after) == ("jax-0.9.2", "jax-0.10.0")
 
 
-def test_the_same_records_give_the_same_commits(config):
-    """asv names a file of results by the hash of its commit."""
-    records = [make_measured(FP32, "0.9.2", 100.0), make_measured(FP32, "0.10.2", 130.0)]
-    folder = config.parent / ".asv/releases/results/m"
-    history.write(records, config)
-    first_names = {file.name for file in folder.iterdir()}
-    history.write(records, config)
-    assert {file.name for file in folder.iterdir()} == first_names
-
-
 def test_releases_are_in_the_order_of_their_versions_with_days_that_never_fall():
     """0.8.3, a fix of 0.8, appeared after 0.9.0. The day of 0.9.9 is not known."""
     placed = history.date_releases("jax", {"0.8.2", "0.9.9"})
@@ -219,8 +209,6 @@ def test_releases_are_in_the_order_of_their_versions_with_days_that_never_fall()
     assert days == sorted(days)
     assert [release.version for release in placed if release.has_results] == ["0.8.2", "0.9.9"]
     assert placed[0] == TaggedRelease(date(2025, 12, 18), "jax", "0.8.2")
-
-
 
 
 def test_regressions_are_sorted_by_release_and_then_largest_first():

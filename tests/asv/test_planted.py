@@ -21,7 +21,7 @@ from asv.util import UserError
 from framebench.asv import cases, run
 from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
-from framebench.suite import profiles, protocol
+from framebench.suite import profiles
 from tests.discovery import discover_benchmarks
 from tests.processes import ROOT, run_process
 from tests.repositories import run_git
@@ -154,18 +154,6 @@ def test_a_rise_of_a_peak_within_its_noise_is_no_regression(project):
     project.plant_all(before, after, size="Tiny")
     slower = f"transformer.TransformerTorchTrainTiny.track_step_time({PLACE})"
     assert project.list_regressions() == {slower}
-
-
-def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project):
-    """While the benchmark was in bytes, its version was the protocol's number and no more."""
-    in_mib = project.listed["transformer.TransformerTorchTrain.track_peak_memory"]
-    in_bytes = in_mib | {"version": str(protocol.VERSION)}
-    project.listed[in_mib["name"]] = in_bytes
-    project.plant(0, {"track_peak_memory": 100.0 * 2**20})
-    project.listed[in_mib["name"]] = in_mib
-    project.plant(1, {"track_peak_memory": 100.0})
-    # asv's mark of what it cannot compare
-    assert project.compare(0, 1) == {f"track_peak_memory({PLACE})": "x"}
 
 
 def test_a_profile_selects_each_of_its_cases_once_for_each_metric(listed, monkeypatch):

@@ -69,18 +69,6 @@ def test_show_has_ratios_without_selecting_the_baseline(results):
     assert (row["strategy"], row["peak_ratio"]) == ("checkpoint", 0.5)
 
 
-def test_report_has_ratios_without_selecting_the_baseline(results):
-    add_records(results, make_measured("fp32", 200), make_measured("checkpoint", 100))
-    add_records(results, make_measured("accumulate", 150))
-
-    done = framebench("report", "*/*/train/checkpoint", results=results, code=0)
-
-    row = next(line for line in done.stdout.splitlines() if " checkpoint " in line)
-    assert " 0.50 " in row
-    assert "accumulate" not in done.stdout
-    assert "no ratios" not in done.stderr
-
-
 def test_report_says_which_baseline_has_no_record(results):
     add_records(results, make_measured("checkpoint", 100))
     done = framebench("report", "*/*/train/checkpoint", results=results, code=0)

@@ -279,26 +279,3 @@ def test_a_controller_that_never_answered_ends_the_command(
     assert not (tmp_path / "submitted").exists()
     assert len(messages) == says_to_wait
     assert all(reason in message for message in messages)
-
-
-def test_jobs_that_wait_are_counted_by_slurms_reason(fake_slurm):
-    mark = UNIT.mark(provenance.name_code())
-    squeue = f"""
-echo >> calls
-case $(wc -l < calls) in
-    1 | 2) echo '7|Priority' ;;
-    3) echo '7|None' ;;
-    *) touch results/{mark} ;;
-esac
-"""
-    messages = []
-    jobs = Jobs(fake_slurm(squeue=squeue), say=messages.append, poll_s=0.01)
-    jobs.write_ids({mark: "7"})
-    assert slurm.measure([UNIT], jobs, ["torch"]) == []
-    assert messages == ["0 of 1 units done; 1 job waiting: Priority", "0 of 1 units done"]
-
-
-def test_missing_slurm_is_reported_with_a_hint(monkeypatch):
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(SetupError, match="plan --shell"):
-        slurm.read_queue()

@@ -5,19 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
-import pytest
-
 from framebench.cluster.collect import collect
-from framebench.devices.plans import store
 from framebench.engine import environments
-from framebench.engine.environments import Environment, Say
+from framebench.engine.environments import Environment
 from framebench.suite.case import Case
-from tests.devices.fake_predictions import make_planned
 
 HOLD = """
 import sys
@@ -26,26 +22,6 @@ with FileLock(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.read()
 """
-
-
-def build_environment(folder: Path, say: Say) -> None:
-    environment = Environment("torch", "2.13.0", folder / "torch" / "bin" / "python")
-    environments.ensure_built(environment, Mock(), say)
-
-
-def collect_records(folder: Path, say: Say) -> None:
-    collect([], folder, say=say)
-
-
-def write_prediction(folder: Path, say: Say) -> None:
-    store.write(folder, make_planned(), say)
-
-
-WAITS: dict[str, tuple[Callable[[Path, Say], None], str, str]] = {
-    "an environment": (build_environment, "torch.lock", "builds torch 2.13.0"),
-    "records": (collect_records, ".collect.lock", "collects into"),
-    "a prediction": (write_prediction, store.LOCK, "writes predictions into"),
-}
 
 
 @contextmanager
@@ -59,8 +35,7 @@ def hold_in_another_process(file: Path) -> Iterator[subprocess.Popen[bytes]]:
         yield other
 
 
-@pytest.mark.parametrize(("act", "name", "work"), WAITS.values(), ids=WAITS)
-def test_a_wait_for_another_process_is_said_once(act, name, work, tmp_path):
+def test_a_wait_for_another_process_is_said_once(tmp_path):
     messages = []
     is_said = threading.Event()
 
@@ -68,8 +43,8 @@ def test_a_wait_for_another_process_is_said_once(act, name, work, tmp_path):
         messages.append(message)
         is_said.set()
 
-    with hold_in_another_process(tmp_path / name) as other:
-        waiting = threading.Thread(target=act, args=(tmp_path, say))
+    with hold_in_another_process(tmp_path / ".collect.lock") as other:
+        waiting = threading.Thread(target=collect, args=([], tmp_path), kwargs={"say": say})
         waiting.start()
         was_said = is_said.wait(60)
         is_waiting = waiting.is_alive()
@@ -77,8 +52,8 @@ def test_a_wait_for_another_process_is_said_once(act, name, work, tmp_path):
         waiting.join(60)
     assert (was_said, is_waiting, waiting.is_alive()) == (True, True, False)
     (message,) = messages
-    assert message.startswith(f"waiting for another process, which {work}")
-    assert message.endswith(f"and holds {tmp_path / name}")
+    assert message.startswith("waiting for another process, which collects into")
+    assert message.endswith(f"and holds {tmp_path / '.collect.lock'}")
 
 
 def test_kernels_that_another_process_compiles_are_waited_for_and_not_compiled_again(

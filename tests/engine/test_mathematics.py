@@ -197,11 +197,6 @@ def test_a_wrong_case_says_whether_it_is_right_in_float64(checked, says_right):
     assert ("in float64 the strategy's first steps are right" in verdict.reason) == says_right
 
 
-def test_case_without_references_is_represented_by_a_smaller_one():
-    full = parse("resnet50/jax/train/fp32/b64/full")
-    assert mathematics.find_representative(full) == parse("resnet50/jax/train/fp32/b4/tiny")
-
-
 def test_time_limit_is_for_each_case(tmp_path):
     """The third case hangs."""
     case = """sleep 1.5\necho '{"checked": "a case"}'\n"""

@@ -12,7 +12,7 @@ import pytest
 from framebench.engine import references
 from framebench.records import store
 from framebench.suite.case import Case
-from framebench.suite.protocol import Reference, Task, VerifiedBlock
+from framebench.suite.protocol import Reference
 from framebench.suite.result import Verification
 from framebench.suite.selectors import parse
 from framebench.suite.tensors import Summaries
@@ -66,11 +66,6 @@ def test_records_of_other_work_are_not_used_as_reference(case, status, session, 
     assert find_reference(tmp_path, "resnet50/jax/train/checkpoint/b64/full") is None
 
 
-def test_sizes_with_golden_values_need_none(tmp_path):
-    append_record(tmp_path, parse("resnet50/torch/train/fp32/b8/cpu"))
-    assert find_reference(tmp_path, "resnet50/jax/train/fp32/b8/cpu") is None
-
-
 def make_adapter(case: Case) -> Any:
     return SimpleNamespace(case=case, workload=case.workload_spec, find_known_fault=ignore)
 
@@ -121,11 +116,3 @@ def test_baselines_are_measured_first_and_small_sizes_keep_their_order():
         "resnet50/torch/eval/tf32/b64/full",
         "resnet50/jax/eval/tf32/b64/full",
     ]
-
-
-def test_a_task_survives_its_command_line():
-    reference = Reference(BASE.id, SEEN, GRADIENT)
-    verified = VerifiedBlock("s/group/0.0", tolerance={"loss_0": 1e-3})
-    for options in ({}, {"reference": reference}, {"verified": verified}):
-        task = Task(BASE.id, "time", **options)
-        assert Task.from_dict(task.as_dict()) == task

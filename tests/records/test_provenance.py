@@ -96,16 +96,6 @@ def make_other_repository(folder: Path) -> Path:
     return folder / ".git"
 
 
-def test_a_repository_around_the_checkout_does_not_name_its_code(tmp_path, monkeypatch):
-    """An archive may be unpacked in a folder that git tracks."""
-    make_other_repository(tmp_path)
-    (tmp_path / "unpacked").mkdir()
-    monkeypatch.setattr(provenance, "ROOT", tmp_path / "unpacked")
-    assert provenance.find_commit() is None
-    assert provenance.is_dirty() is None
-    assert provenance.name_code().startswith("files-")
-
-
 @pytest.mark.parametrize("name", ["GIT_DIR", "GIT_COMMON_DIR", "GIT_INDEX_FILE"])
 def test_variables_that_git_sets_for_hooks_are_ignored(name, repository, tmp_path, monkeypatch):
     """A hook of another repository may start framebench, with variables that name that one."""
@@ -148,14 +138,3 @@ def test_any_change_of_the_code_is_another_hash(contents, tmp_path):
             (copy / name).write_text(content)
 
     assert provenance.hash_files(folders) != before
-
-
-def test_a_recorded_command_keeps_the_first_cases(monkeypatch):
-    monkeypatch.setattr(
-        provenance.sys, "argv", ["/bin/framebench", "run", *[f"case{i}" for i in range(200)]]
-    )
-    assert provenance.describe_command() == (
-        f"framebench run {' '.join(f'case{i}' for i in range(10))} ... (190 more)"
-    )
-    monkeypatch.setattr(provenance.sys, "argv", ["/bin/framebench", "run", "transformer/*/train"])
-    assert provenance.describe_command() == "framebench run 'transformer/*/train'"

@@ -142,23 +142,6 @@ def test_offloading_needs_blocks_where_it_works_by_blocks():
 
 
 @pytest.mark.parametrize(
-    ("framework", "strategy", "is_different"),
-    [
-        ("torch", "checkpoint", False),
-        ("torch", "accumulate", True),
-        ("torch", "amp_bf16", True),
-        ("torch", "channels_last", True),
-        ("jittor", "checkpoint", True),
-    ],
-)
-def test_some_strategies_draw_other_numbers(framework, strategy, is_different):
-    facts: ModelFacts = {"random": True, "framework": framework}
-    plan = find_strategy("train", strategy)
-    assert draws_differently(facts, plan) == is_different
-    assert not draws_differently(facts | {"random": False}, plan)
-
-
-@pytest.mark.parametrize(
     ("facts", "strategy", "is_different"),
     [
         ({"random": False}, "channels_last", False),

@@ -90,28 +90,6 @@ def test_a_saved_strategy_without_a_peak_now_fails(capsys):
     assert printed.endswith("no other peak grew by more than 2.0%")
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "differences"),
-    [
-        ({"file": "net"}, {"file": "other"}, ["the file was net and is other"]),
-        (
-            {"versions": {"torch": "2.13.0"}},
-            {"versions": {"torch": "2.14.0"}},
-            ["torch was 2.13.0 and is 2.14.0"],
-        ),
-        ({"processor": "x"}, {"processor": "y"}, ["the processor was x and is y"]),
-        ({"processor": "x"}, {"processor": "x"}, []),
-        ({}, {"processor": "y"}, []),  # older files do not name it
-    ],
-    ids=["file", "release", "processor", "nothing", "unknown processor"],
-)
-def test_what_was_another_where_peaks_were_saved_is_listed(before, after, differences):
-    peaks = {"fp32": 100.0}
-    assert saved.list_differences(make_saved(peaks, **before), make_saved(peaks, **after)) == (
-        differences
-    )
-
-
 def test_a_named_strategy_that_does_not_apply_fails(capsys):
     left_out = {"checkpoint": "there are no blocks", "tf32": "needs a GPU"}
     assert saved.report_missing(["fp32", "checkpoint"], left_out)
