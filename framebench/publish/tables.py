@@ -12,7 +12,6 @@ from framebench.analysis.reports.documents import DocumentPart
 from framebench.analysis.results import Results
 from framebench.analysis.selection import select_records
 from framebench.claims import show as claims
-from framebench.cluster import table as blocks
 from framebench.devices import documents as devices
 from framebench.devices.plans.store import read_every
 from framebench.explain import tables as explain
@@ -66,7 +65,6 @@ def make_document_tables(results: Results, record_tables: Sequence[Table]) -> li
         machines.make_table(results),
         *support.make_tables(),
         *claims.make_tables(results),
-        *blocks.make_tables(results.records),
         *devices.make_documents(results),
         *explain.make_tables(results),
         *sharding_tables.make_tables(results.root),
