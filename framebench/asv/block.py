@@ -21,6 +21,7 @@ from framebench.suite.case import Case
 # The plug-in sets these for the benchmark processes.
 # the ids of all cases that this `asv run` measures, in every environment
 SELECTED = "FRAMEBENCH_SELECTED"
+BLOCKS_VARIABLE = "FRAMEBENCH_BLOCKS"
 
 
 class ProgressSender(Listener):
@@ -72,9 +73,10 @@ def find_or_measure(case: Case, release: str, profile_cases: Iterable[Case]) -> 
             is_compared = replace(each, strategy=case.strategy) == case
             if is_compared and not runner.explain_unsupported(each):
                 compared_cases.append(each)
+        blocks = int(os.environ.get(BLOCKS_VARIABLE, "1"))
         frameworks = {each.framework for each in selected_cases}
         groups = make_groups(compared_cases, find_built(frameworks, environment))
-        measure(groups, run)
+        measure(groups, run, blocks)
         return run.get_records(variant)[0]
 
 

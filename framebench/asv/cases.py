@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from framebench.engine.runner import explain_unsupported
 from framebench.models import spec
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE, Case
 from framebench.suite.sequences import drop_duplicates
@@ -167,6 +168,13 @@ def list_run_cases(selection: dict[str, Any]) -> list[Case]:
     for environment in selection.get("environments", ()):
         cases += list_measurable(selection["benchmarks"], environment.framework)
     return cases
+
+
+def has_any(benchmarks: Benchmarks) -> bool:
+    """Return whether asv selected any case of the profile, or any benchmark of a user's."""
+    return bool(select_of_users(benchmarks)) or any(
+        select_framework(benchmarks, name) for name in FRAMEWORKS
+    )
 
 
 def find_profiles(benchmarks: Benchmarks) -> list[str]:

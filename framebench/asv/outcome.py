@@ -69,7 +69,7 @@ class RunOutcome:
                 f"{count} of {cases} could not be measured, {self.unrecorded[0].id} first: "
                 f"{self.last_line}; asv run --show-stderr prints all of it, and goes on from there"
             )
-        if self.recorded and not any(map(has_answered, self.recorded)):
+        if self.recorded and not any(has_answered(record) for record in self.recorded):
             first_record = self.recorded[0]
             cases = format_count(len(self.recorded), "case")
             return (
@@ -93,8 +93,10 @@ def find_last_line(stderr: str | None) -> str:
 def explain_setup(framework: str, why: str) -> str:
     """Return why a framework could not be set up, with the command that does it."""
     last_line = why.strip().splitlines()[-1] if why.strip() else "no reason given"
+    # the prefix is that of `framebench setup`, which ran in the background
+    reason = last_line.removeprefix("framebench: ")
     return (
-        f"{framework} could not be set up: {last_line}; when that is repaired, `framebench setup "
+        f"{framework} could not be set up: {reason}; when that is repaired, `framebench setup "
         f"{framework}` builds it, and the same run goes on"
     )
 

@@ -16,13 +16,24 @@ from typing import Any
 from asv import environment, util
 from asv.console import log
 
-from framebench.asv import patches, run
-from framebench.engine import environments
-from framebench.records import provenance
-from framebench.records.provenance import ROOT
-from framebench.strategies.strategy import FRAMEWORKS
-from framebench.suite.case import Case, UnknownCase
-from framebench.suite.profiles import list_profile_cases
+from framebench.engine.shortages import check_threads, describe_shortage
+
+PROCESSES = 4  # of asv itself, its forkserver, a benchmark and its worker
+try:
+    check_threads(PROCESSES)
+except RuntimeError as shortage:
+    raise util.UserError(describe_shortage(shortage)) from shortage
+
+# these import NumPy, whose OpenBLAS interrupts asv where it cannot start its threads
+from framebench.asv import patches, run  # noqa: E402
+from framebench.asv.building import Building  # noqa: E402
+from framebench.engine import environments  # noqa: E402
+from framebench.records import provenance  # noqa: E402
+from framebench.records.pins import find_pinned_version  # noqa: E402
+from framebench.records.provenance import ROOT  # noqa: E402
+from framebench.strategies.strategy import FRAMEWORKS  # noqa: E402
+from framebench.suite.case import UnknownCase  # noqa: E402
+from framebench.suite.profiles import list_profile_cases  # noqa: E402
 
 CHILD = Path(__file__).with_name("child.py")
 
@@ -56,16 +67,17 @@ class FrameworkEnvironment(environment.Environment):
     def _setup(self) -> None:
         """Do nothing: asv sets up the whole matrix, and `prepare` only what is needed."""
 
-    def prepare(self, cases: list[Case]) -> None:
-        """Install the framework, and what these cases need, when its first benchmark is due.
+    def prepare(self, building: Building | None) -> None:
+        """Install the framework when its first benchmark is due; `failure` says why it failed.
 
-        `failure` says why it failed.
+        A pinned release that is missing is built in the background while others are measured.
         """
+        if building and self.version == find_pinned_version(self.framework):
+            self.failure = self.failure or building.wait(self.framework, log.info)
         if self.failure:
             return
         try:
-            installed = environments.ensure(self.framework, self.version, say=log.info)
-            environments.warm(installed, cases, say=log.info)
+            environments.ensure(self.framework, self.version, say=log.info)
         except (environments.SetupError, OSError) as error:
             self.failure = str(error)
 

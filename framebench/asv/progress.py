@@ -67,11 +67,6 @@ class Progress:
         self.is_line_open = False  # whether the last line is a block's, to which dots are added
         self.started: float | None = None
 
-    def receive_all(self, pipe: TextIO) -> None:
-        """Show every event that is written into a pipe."""
-        for line in pipe:
-            self.receive(line)
-
     def receive(self, line: str) -> None:
         """Show an event, `environment<TAB>case<TAB>kind: result`, which a benchmark has written."""
         environment, case, event = line.rstrip("\n").split("\t")
@@ -114,6 +109,12 @@ def listen(progress: Progress) -> Iterator[None]:
         os.mkfifo(path)
         # open for writing too: otherwise reading would end whenever the last writer leaves
         pipe = os.fdopen(os.open(path, os.O_RDWR), "r", errors="replace")
-        start_thread(lambda: progress.receive_all(pipe))
+        start_thread(lambda: relay(pipe, progress))
         os.environ[VARIABLE] = str(path)
         yield
+
+
+def relay(pipe: TextIO, progress: Progress) -> None:
+    """Pass every line of a pipe on."""
+    for line in pipe:
+        progress.receive(line)

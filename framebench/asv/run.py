@@ -19,16 +19,24 @@ from asv.runner import skip_benchmarks
 
 from framebench.asv import cases
 from framebench.asv.block import SELECTED
+from framebench.asv.building import Building, list_unbuilt
 from framebench.asv.outcome import RunOutcome
 from framebench.asv.progress import Progress, listen
 from framebench.engine import environments
 from framebench.engine.interrupts import interrupt_on_ending_signals
 from framebench.engine.runner import RESULTS
 from framebench.engine.session import Busy, Session, lock_results
-from framebench.engine.shortages import NO_ROOM_BYTES, describe_error, list_full_disks
+from framebench.engine.shortages import (
+    NO_ROOM_BYTES,
+    describe_error,
+    describe_shortage,
+    list_full_disks,
+)
 from framebench.engine.terminal import escape_control
 from framebench.records import provenance
+from framebench.records.pins import find_pinned_version
 from framebench.suite.profiles import find_profile, read_profile_name
+from framebench.suite.sequences import drop_duplicates
 
 OWN_ENVIRONMENTS = (
     "the suite measures in environments of its own: leave out --python and -E existing, or name "
@@ -45,12 +53,13 @@ class AsvRun:
     selection: dict[str, Any] = field(default_factory=dict)
     has_started: bool = False  # a selected benchmark was about to run
     session: Session | None = None
+    building: Building | None = None
     outcome: RunOutcome = field(default_factory=lambda: RunOutcome(RESULTS, ""))
     # asv forks benchmark processes from them
     servers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def open(self, machine: str) -> None:
-        """Open the session, or resume that of an equal run.
+    def open(self, benchmarks: Benchmarks, machine: str) -> None:
+        """Open the session, or resume that of an equal run, and start to build environments.
 
         Benchmark processes learn of the session from environment variables.
         """
@@ -62,6 +71,13 @@ class AsvRun:
         self.session = Session.open(RESULTS, provenance.name_code(), self.selector)
         os.environ["FRAMEBENCH_SESSION"] = self.session.id
         self.outcome = RunOutcome(RESULTS, self.session.id)
+        frameworks = []
+        for environment in self.selection["environments"]:
+            is_pinned = environment.version == find_pinned_version(environment.framework)
+            if is_pinned and cases.select_framework(benchmarks, environment.framework):
+                frameworks.append(environment.framework)
+        unbuilt = list_unbuilt(drop_duplicates(frameworks), selected)
+        self.building = Building(unbuilt, selected)
 
 
 current = AsvRun()
@@ -83,7 +99,7 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
         if a case failed.
         """
         check_commits(kwargs.pop("range_spec", None))
-        check_commits(kwargs.get("set_commit_hash"))
+        check_stored_commit(kwargs.get("set_commit_hash"))
         check_machine(kwargs.get("machine"))
         check_environments(kwargs.get("env_spec"))
         check_room()
@@ -97,8 +113,12 @@ def wrap_run(run: Callable[..., int | None]) -> Callable[..., int | None]:
         current.selector = " ".join(["asv run", *map(str, settings)]).strip()
         progress = Progress(lambda: len(cases.list_run_cases(current.selection)), log.info, log.add)
         with stop_children_at_end(), hold_results(), listen(progress):
-            # asv writes into `_returns` which benchmarks and environments it selected
-            result = run(cls, *args, **{**kwargs, "_returns": current.selection})
+            try:
+                # asv writes into `_returns` which benchmarks and environments it selected
+                result = run(cls, *args, **{**kwargs, "_returns": current.selection})
+            finally:
+                if current.building:
+                    current.building.stop()
         step_to_the_end()
         if current.has_started:
             log.info("All selected benchmarks were run or skipped")
@@ -154,8 +174,8 @@ def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
         current.has_started = True
         if suite_benchmarks:
             if current.session is None:
-                current.open(results.params["machine"])
-            env.prepare(cases.list_measurable(suite_benchmarks, env.framework))
+                current.open(benchmarks, results.params["machine"])
+            env.prepare(current.building)
         if env.failure:
             log.error(f"{env.name} cannot be used: {escape_control(env.failure)}")
             current.outcome.failed_setups[env.framework] = env.failure
@@ -175,7 +195,7 @@ def wrap_benchmarks(run_benchmarks: Callable[..., Any]) -> Callable[..., Any]:
 
 def check_selection(benchmarks: Benchmarks) -> None:
     """Raise UserError if nothing that asv selected is a case of the profile."""
-    if cases.select(benchmarks, benchmarks):
+    if cases.has_any(benchmarks):
         return
     other_profiles = cases.find_profiles(benchmarks)
     hint = "framebench list has its cases, and docs/asv.md how asv names them"
@@ -199,11 +219,9 @@ def check_environments(env_spec: list[str] | None) -> None:
 def check_commits(requested: str | list[str] | None) -> None:
     """Raise UserError if other commits are asked for than HEAD.
 
-    `requested` is a range, a word of asv's such as NEW, the commits of `asv continuous`, or the
-    commit under which results are to be stored.
+    `requested` is a range, a word of asv's such as NEW, or the commits of `asv continuous`.
     """
-    head = provenance.find_commit()
-    if requested in (None, "HEAD", head):
+    if requested is None or requested == "HEAD":
         return
     if isinstance(requested, str):
         commits = (
@@ -213,8 +231,16 @@ def check_commits(requested: str | list[str] | None) -> None:
     else:
         commits = requested
         name = " and ".join(commit[:8] for commit in requested)
-    if commits != [head]:
+    if commits != [provenance.find_commit()]:
         raise refuse_commit(name)
+
+
+def check_stored_commit(name: str | None) -> None:
+    """Raise UserError if results would be stored under another commit than HEAD."""
+    if name is not None:
+        commit = provenance.query_git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        if commit is None or commit != provenance.find_commit():
+            raise refuse_commit(name)
 
 
 def refuse_commit(commits: str) -> util.UserError:
@@ -254,8 +280,8 @@ def check_room() -> None:
 def stop_children_at_end() -> Iterator[None]:
     """Stop asv's children if asv is terminated or interrupted in this context.
 
-    asv itself would leave them running. Raises asv's UserError then, and also for an OSError, such
-    as of a full disk.
+    asv itself would leave them running. Raises asv's UserError then, and also if the system has run
+    out of a resource, such as space on a disk.
     """
     try:
         with interrupt_on_ending_signals():
@@ -266,6 +292,12 @@ def stop_children_at_end() -> Iterator[None]:
     except OSError as error:
         kill_servers()
         raise util.UserError(escape_control(describe_error(error))) from error
+    except (MemoryError, RuntimeError) as error:
+        shortage = describe_shortage(error)
+        if not shortage:
+            raise
+        kill_servers()
+        raise util.UserError(shortage) from error
 
 
 def kill_servers() -> None:

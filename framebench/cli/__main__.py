@@ -5,14 +5,23 @@ from __future__ import annotations
 import importlib
 import inspect
 import io
+import os
+import resource
+import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from framebench.engine.interrupts import interrupt_on_ending_signals
-from framebench.engine.shortages import describe_error
+from framebench.engine.shortages import (
+    check_threads,
+    describe_error,
+    describe_shortage,
+    has_small_address_space,
+)
 
 if TYPE_CHECKING:
     import typer
@@ -52,7 +61,10 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 CASE_PARAMETERS = ("selectors", "selector", "case", "case_or_file")
 LEAST_LIKENESS = 0.7  # of an option's name to what was typed, between 0 and 1
 EXAMPLE_CASE = "transformer/torch/train/fp32/b4/cpu"
+# the largest libraries that commands load, and room for records
+LOADING = "import pandas, pydantic, rich, scipy.special, typer; bytearray(2**26)"
 INTERRUPTED = 130  # exit code: 128 and the number of SIGINT, as shells have it
+LOADING_S = 60.0  # a limit far above what loading takes
 
 
 def load_commands(arguments: Sequence[str]) -> None:
@@ -75,18 +87,68 @@ def main() -> None:
     started ends too, and its temporary folders go. The imports are here, since they take a second
     in which Ctrl-C may come.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # what the locale has no letter for, such as `×` in ASCII, is printed as `\xd7`
-        sys.stdout.reconfigure(errors="backslashreplace")
+    open_missing_streams()
     try:
         with interrupt_on_ending_signals():
+            check_address_space()
+            check_threads()
             run_command_line()
     except KeyboardInterrupt:
         print("framebench: interrupted", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except MemoryError:
-        print("framebench: memory ran out for framebench itself", file=sys.stderr)
+    except (MemoryError, ImportError, RuntimeError) as error:
+        reason = describe_shortage(error)
+        if not reason:
+            raise
+        print(f"framebench: {reason}", file=sys.stderr)
         sys.exit(1)
+
+
+def check_address_space() -> None:
+    """End the command if the libraries that it needs cannot be loaded under the limit on memory.
+
+    NumPy and SciPy load OpenBLAS, which may wait for ever if it gets too little address space. So a
+    subprocess, which can be killed, loads the libraries first, unless the limit is large.
+    """
+    if not has_small_address_space():
+        return
+    try:
+        code = subprocess.run(
+            [sys.executable, "-P", "-c", LOADING],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=LOADING_S,
+        ).returncode
+    except (OSError, subprocess.TimeoutExpired):  # it could not be started, or it hangs
+        code = 1
+    if code:
+        limit_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+        size = f"{limit_bytes / 2**20:,.0f} MiB"
+        reason = (
+            f"a limit on address space (ulimit -v) of {size} is too small to load pandas and SciPy"
+        )
+        print(f"framebench: {reason}", file=sys.stderr)
+        sys.exit(1)
+
+
+def open_missing_streams() -> None:
+    r"""Open /dev/null for each standard stream that was closed, as by `>&-`.
+
+    Otherwise the next file that is opened would get the stream's number, and be written to. What
+    the locale has no letter for, such as `×` in ASCII, is printed as `\xd7`.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # it takes the lowest number that is free
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open("r" if name == "stdin" else "w")  # noqa: SIM115 - for good
+            setattr(sys, name, stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def run_command_line() -> None:
@@ -102,8 +164,7 @@ def run_command_line() -> None:
     from framebench.suite.case import UnknownCase
     from framebench.suite.user_file import Fault
 
-    warnings.simplefilter("once")  # a command may read a file twice
-    warnings.showwarning = print_warning
+    warnings.showwarning = make_warning_printer()
     option = find_empty_option(sys.argv[1:])
     if option:
         fail(f"after {option} comes '', which is no value: leave both out, or say what", 2)
@@ -166,11 +227,22 @@ def find_empty_option(arguments: Sequence[str]) -> str | None:
     return None
 
 
-def print_warning(message: Warning | str, *_: object, **__: object) -> None:
-    """Print a warning as the other messages are printed; it replaces `warnings.showwarning`."""
+def make_warning_printer() -> Callable[..., None]:
+    """Return a function that replaces `warnings.showwarning`, and prints each text only once.
+
+    A command may read a file twice, and would otherwise repeat the warnings about it.
+    """
     from framebench.cli.shared import say
 
-    say(f"warning: {message}")
+    printed = set()
+
+    def print_warning(message: Warning | str, *_: object, **__: object) -> None:
+        text = f"warning: {message}"
+        if text not in printed:
+            printed.add(text)
+            say(text)
+
+    return print_warning
 
 
 def describe_mistake(error: typer.TyperException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -36,8 +37,8 @@ from framebench.records import provenance
 from framebench.records.record import Record
 from framebench.strategies.registry import OVER_RANKS, SCENARIOS, list_strategies
 from framebench.suite import profiles
-from framebench.suite.case import Case
-from framebench.suite.selectors import check_workload, join_choice
+from framebench.suite.case import DEFAULT_SIZE, Case
+from framebench.suite.selectors import PARTS, check_workload, join_choice
 from framebench.suite.sequences import drop_duplicates, group_by
 
 if TYPE_CHECKING:
@@ -76,6 +77,33 @@ def list_(
         for case in cases:
             note = "" if case.support.supported else f"  unsupported: {case.support.why}"
             echo(f"{case.id}{note}")
+    hint = None if as_json else find_other_sizes(selectors or [], profile)
+    if hint:
+        say(hint)
+
+
+def find_other_sizes(selectors: Sequence[str], profile: str | None) -> str | None:
+    """Return a hint at the sizes that the first selector without a size leaves out, or None."""
+    for selector in selectors:
+        listed_sizes = {case.size for case in choose_cases([selector], [], profile)}
+        all_cases = choose_cases([selector], [], profile, size="*")
+        all_sizes = drop_duplicates(case.size for case in all_cases)
+        other_sizes = [size for size in all_sizes if size not in listed_sizes]
+        if other_sizes:
+            example = shlex.quote(add_size(selector, other_sizes[0]))
+            return (
+                f"Size {DEFAULT_SIZE}, where none is named; others: {', '.join(other_sizes)}. "
+                f"For example: framebench list {example}"
+            )
+    return None
+
+
+def add_size(selector: str, size: str) -> str:
+    """Return a selector with this size, and `*` for each field that is missing before the size."""
+    fields = selector.split("/")
+    count_before_size = len(PARTS) - 1
+    missing = ["*"] * (count_before_size - len(fields))
+    return "/".join([*fields[:count_before_size], *missing, size])
 
 
 def print_strategies(cases: Sequence[Case], as_json: bool) -> None:

@@ -8,6 +8,7 @@ a group shows that all have ended.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
 import secrets
@@ -20,7 +21,7 @@ from typing import IO, Any, NamedTuple
 
 import psutil
 
-from framebench.instruments.parent_death import die_with_parent
+from framebench.instruments.parent_death import adopt_orphans, die_with_parent
 
 LOG_BYTES = 2**16  # the end of a child's standard error, which is kept
 ANSWER_BYTES = 2**26  # the end of a program's output, of which the last line is its answer
@@ -33,9 +34,13 @@ MARK = "FRAMEBENCH_CHILD"  # environment variable that all processes of a child 
 
 
 def start_thread(work: Callable[[], None]) -> threading.Thread:
-    """Start a thread that ends with this process."""
+    """Start a thread. Raises OSError if no more can be started, as under a limit on memory."""
     thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        reason = "no further thread can be started, by a limit on memory or processes (ulimit)"
+        raise OSError(errno.EAGAIN, reason) from error
     return thread
 
 
@@ -151,6 +156,7 @@ class Children:
         """Begin without children."""
         self.lock = threading.Lock()  # planners are started by several threads
         self.marks: dict[int, str] = {}  # by process id
+        self.earlier_children: set[int] = set()  # ids of children that this process had before
 
     def start(
         self,
@@ -166,6 +172,9 @@ class Children:
         """
         mark = purpose + secrets.token_hex(8)
         with self.lock:
+            if not self.marks:
+                adopt_orphans()
+                self.earlier_children = {child.pid for child in psutil.Process().children()}
             process = subprocess.Popen(
                 command,
                 env={**variables, MARK: mark},
@@ -190,6 +199,23 @@ class Children:
         with self.lock:
             kill_marked(mark)
             del self.marks[process.pid]
+            # while other children run, an orphan may be of one of them
+            if not self.marks:
+                kill_all(self.list_orphans)
+
+    def list_orphans(self) -> list[psutil.Process]:
+        """Return the processes that became children of this one when their parents ended.
+
+        These processes are in another session, and were no children before the first program was
+        started.
+        """
+        session = os.getsid(0)
+        orphans = []
+        for child in psutil.Process().children():
+            with contextlib.suppress(ProcessLookupError):
+                if child.pid not in self.earlier_children and os.getsid(child.pid) != session:
+                    orphans.append(child)
+        return orphans
 
     def kill(self) -> None:
         """Kill all children, so that threads which wait for them end with this process."""
@@ -229,14 +255,17 @@ def run_program(
     )
     assert process.stdout
     assert process.stderr
-    printed = LogTail(process.stdout, ANSWER_BYTES)
-    errors = LogTail(process.stderr)
+    logs = []
     try:
+        printed = LogTail(process.stdout, ANSWER_BYTES)
+        logs.append(printed)
+        errors = LogTail(process.stderr)
+        logs.append(errors)
         wait_for_program(process, limit_s, errors, on_errors)
     finally:
         CHILDREN.end(process)
-        printed.close()
-        errors.close()
+        for log in logs:
+            log.close()
     return ProgramEnd(process.returncode, printed.get_text(), errors.get_text())
 
 
@@ -266,12 +295,18 @@ def kill_group(leader: int) -> None:
 
 
 def kill_marked(mark: str) -> None:
-    """Kill every process whose inherited mark begins with `mark`, in any process group.
+    """Kill every process whose inherited mark begins with `mark`, in any process group."""
 
-    That is repeated at most MOST_ROUNDS times, for those that they started meanwhile.
-    """
+    def list_marked() -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if read_mark(process).startswith(mark)]
+
+    kill_all(list_marked)
+
+
+def kill_all(list_processes: Callable[[], list[psutil.Process]]) -> None:
+    """Kill the listed processes, and those that they started meanwhile, in at most MOST_ROUNDS."""
     for _ in range(MOST_ROUNDS):
-        processes = [each for each in psutil.process_iter() if read_mark(each).startswith(mark)]
+        processes = list_processes()
         if not processes:
             return
         for process in processes:

@@ -21,12 +21,14 @@ import sysconfig
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache as cache_result
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+from packaging.utils import canonicalize_name
 
 from framebench.engine import children
 from framebench.engine.locks import hold_lock
@@ -38,6 +40,7 @@ from framebench.records.pins import (
     REQUIREMENTS,
     find_pinned_version,
     find_pinned_versions,
+    read_pins,
     remove_hashes,
 )
 from framebench.records.provenance import PACKAGE
@@ -112,23 +115,30 @@ class Environment:
 
     def list_variables(self) -> dict[str, str]:
         """Return the variables that must be set before the framework is imported."""
-        variables = {}
-        if self.framework == "jax":
-            variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-        if self.framework == "jittor":
-            variables["nvcc_path"] = find_nvcc()
-            variables["log_silent"] = "1"
-            variables["FIX_TORCH_ERROR"] = "0"
-            # otherwise each process writes the sources of its kernels, compiled long ago or not,
-            # and another process that reads one just then finds it empty and ends
-            variables["rewrite_op"] = "0"
-            if self.home:
-                variables["HOME"] = str(self.home)
+        variables = self.list_framework_variables()
         if not self.installed:
             # ours are installed without byte code: where none may be written, every process
             # compiles thousands of sources
             variables["PYTHONDONTWRITEBYTECODE"] = ""
         return variables
+
+    def list_framework_variables(self) -> dict[str, str]:
+        """Return the variables that the framework itself reads."""
+        if self.framework == "jax":
+            return {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        if self.framework == "jittor":
+            # with rewrite_op each process writes the sources of its kernels, compiled long ago or
+            # not, and another process that reads one just then finds it empty and ends
+            variables = {
+                "nvcc_path": find_nvcc(),
+                "log_silent": "1",
+                "FIX_TORCH_ERROR": "0",
+                "rewrite_op": "0",
+            }
+            if self.home:
+                variables["HOME"] = str(self.home)
+            return variables
+        return {}
 
     def list_scratch_variables(self, folder: Path) -> dict[str, str]:
         """Return the variables that point at a folder for what one case compiles.
@@ -295,9 +305,7 @@ def install(environment: Environment, folder: Path, say: Say, *argument_lists: l
 
     An interrupted build leaves nothing that could be mistaken for a whole one. Raises SetupError.
     """
-    # a set-up that was killed may have left a compiler, which would write into the new environment
-    children.kill_marked(name_builds(folder))
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_unfinished(folder)
     run_setup(folder, [sys.executable, "-m", "venv", str(folder)], say)
     pip = [str(environment.python), "-m", "pip", "install", "--quiet", "--no-compile"]
     for number, arguments in enumerate(argument_lists, 1):
@@ -358,10 +366,16 @@ def list_uncompiled(environment: Environment, cases: Iterable[Case]) -> list[str
         runs_here = case.support.supported and not case.support.gpu
         if case.framework == "jittor" and case.workload != USER_MODEL and runs_here:
             names.append(f"{case.workload}/{case.scenario}/{case.strategy}")
-    warmed = []  # none were compiled yet, unless the list can be read
-    with suppress(BadRecord):
-        warmed = read_bytes(environment.folder / WARM).decode(errors="replace").split()
+    warmed = read_warm(environment)
     return [name for name in dict.fromkeys(names) if name not in warmed]
+
+
+def read_warm(environment: Environment) -> list[str]:
+    """Return the strategies whose kernels are compiled, as far as their list can be read."""
+    try:
+        return read_bytes(environment.folder / WARM).decode(errors="replace").split()
+    except BadRecord:  # none were compiled yet
+        return []
 
 
 def build_jittor(environment: Environment, folder: Path, say: Say) -> None:
@@ -417,13 +431,29 @@ def run_setup(
         # full disk too, may lack the reason
         exit_code = f"exit code {process.returncode}"
         reasons = "; ".join([exit_code, *list_full_disks([folder.parent])])
-        tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+        tail = "\n".join(read_end(log).splitlines()[-15:])
         raise SetupError(f"{command[0]} ended with {reasons}; the end of {log}:\n{tail}")
 
 
 def name_builds(folder: Path) -> str:
     """Return the beginning of the marks of all set-up commands for this folder."""
     return f"build {folder} "
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what an interrupted build has left of an environment, whose lock is held.
+
+    A set-up that was killed may have left a compiler, which would write into the new environment.
+    """
+    children.kill_marked(name_builds(folder))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_end(log: Path) -> str:
+    """Return the end of a log, which may be long."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - children.LOG_BYTES))
+        return file.read().decode(errors="replace")
 
 
 def find_damage(environment: Environment) -> str | None:
@@ -435,7 +465,11 @@ def find_damage(environment: Environment) -> str | None:
     if environment.installed or not folder.is_relative_to(cache()):
         return None
     record_files = sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD"))
-    fault = next(filter(None, map(describe_changed_file, record_files)), None)
+    missing_package = find_missing_package(environment, record_files)
+    if missing_package is not None:
+        fault: str | None = f"the package {missing_package} is gone"
+    else:
+        fault = next(filter(None, map(describe_changed_file, record_files)), None)
     if fault is None:
         return None
     repair = f"rm -r {shlex.quote(str(folder))} && framebench setup {environment.framework}"
@@ -443,6 +477,24 @@ def find_damage(environment: Environment) -> str | None:
         f"the environment {environment.name} is damaged: {fault}. Nothing is recorded of what "
         f"failed in it; build it anew: {repair}"
     )
+
+
+def find_missing_package(environment: Environment, record_files: list[Path]) -> str | None:
+    """Return the name of a pinned package that has no RECORD, pip's list of its files, or None.
+
+    `record_files` are those of all packages, each in a folder `<package>-<version>.dist-info`.
+    """
+    try:
+        file = find_requirement_file(
+            environment.framework, environment.version, environment.package
+        )
+    except SetupError:  # a release without pins
+        return None
+    present = {canonicalize_name(path.parent.name.partition("-")[0]) for path in record_files}
+    for name in read_pins(file):
+        if canonicalize_name(name) not in present:
+            return name
+    return None
 
 
 def describe_changed_file(record_file: Path) -> str | None:

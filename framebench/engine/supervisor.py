@@ -86,8 +86,12 @@ class Worker:
             stdin=subprocess.PIPE if live else subprocess.DEVNULL,
         )
         assert self.process.stderr
-        self.log = LogTail(self.process.stderr)
-        self.lines = LineReader(self.process)
+        try:
+            self.log = LogTail(self.process.stderr)
+            self.lines = LineReader(self.process)
+        except OSError:  # without its threads nobody would listen to it
+            CHILDREN.end(self.process)
+            raise
 
     def send(self, command: Command) -> None:
         """Send a command. A dead worker does not get it, and `receive` then reports its death.
@@ -115,19 +119,13 @@ class Worker:
     def read_message(self, on_phase: OnPhase, limit_s: float) -> Message | None:
         """Return the worker's next answer, result or error, and note what it reports on the way.
 
-        A worker whose line has no end is killed, which is an error like any other. Raises
-        TimeoutError.
+        Raises TimeoutError.
         """
         deadline = time.monotonic() + limit_s
         while True:
-            try:
-                line = self.lines.read(deadline - time.monotonic())
-            except TooLong:
-                self.kill()
-                line = b"a line without an end\n"
-            if line is None:
+            message = self.read_next(deadline - time.monotonic())
+            if message is None:
                 return None
-            message = parse_message(line)
             is_cut_off = not message  # the worker died while it wrote: the next line is None
             if is_cut_off or self.note_progress(message, on_phase):
                 continue
@@ -136,6 +134,19 @@ class Worker:
             if is_final and "error" not in self.final:
                 self.final = message
             return message
+
+    def read_next(self, limit_s: float) -> Message | None:
+        """Return the message in the worker's next line, or None if it will write no more.
+
+        A worker whose line has no end is killed, which is an error like any other. Raises
+        TimeoutError.
+        """
+        try:
+            line = self.lines.read(limit_s)
+        except TooLong:
+            self.kill()
+            return make_protocol_error("a message without an end")
+        return None if line is None else parse_message(line)
 
     def note_progress(self, message: Message, on_phase: OnPhase) -> bool:
         """Note a message on the way to an answer, and return whether it is one."""
@@ -201,6 +212,11 @@ class Worker:
                 self.process.stdin.close()
 
 
+def make_protocol_error(fault: str) -> Message:
+    """Return the error of a worker that prints something other than messages."""
+    return {"error": {"type": "Protocol", "message": fault, "oom": False}}
+
+
 def parse_message(line: bytes) -> Message:
     """Return the message in a line.
 
@@ -216,8 +232,7 @@ def parse_message(line: bytes) -> Message:
     has_keys = isinstance(message, dict) and bool(message)
     if not has_keys or not message.keys() <= Message.__annotations__.keys():
         printed = line.decode(errors="replace").strip()[:200]
-        fault = f"not a message: {printed}"
-        return {"error": {"type": "Protocol", "message": fault, "oom": False}}
+        return make_protocol_error(f"not a message: {printed}")
     return message
 
 

@@ -146,15 +146,16 @@ def summarize_offers(offers: list[RankOffer], budget: int) -> str:
             f"{may_fit_count} more may, which depends on what their processes keep next to the peak"
         )
     if offers:
-        least = offers[0]
-        names = []
-        for offer in offers:
-            if are_equal_amounts(offer.needs, least.needs):
-                names.append(f"{offer.case.framework} {offer.case.strategy}")
-        needs_mib = format_guessed_needs(least.needs, least.least_needs)
+        names = [f"{offer.case.framework} {offer.case.strategy}" for offer in find_least(offers)]
+        needs_mib = format_guessed_needs(offers[0].needs, offers[0].least_needs)
         verb = "needs least" if len(names) == 1 else "need least, equally"
         clauses.append(f"{join_words(names)} {verb}, {needs_mib} MiB")
     return f"{'; '.join(clauses)}."
+
+
+def find_least(offers: list[RankOffer]) -> list[RankOffer]:
+    """Return the first offer, and those that need as little."""
+    return [offer for offer in offers if are_equal_amounts(offer.needs, offers[0].needs)]
 
 
 def make_table(question: Case, offers: list[RankOffer], budget: int, notes: list[str]) -> Table:

@@ -8,6 +8,7 @@ write and on read. `framebench.analysis.selection` tells which of a case's recor
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import secrets
@@ -29,6 +30,7 @@ from framebench.records.lines import (
     name_in_errors,
     read_bytes,
     read_lines,
+    write_all,
 )
 from framebench.records.record import SCHEMA, Record, get_measurement_time
 from framebench.suite.counting import format_count
@@ -40,6 +42,7 @@ FOLDER = "records"
 SUFFIX = ".jsonl"
 # /dev/stdout and /dev/fd/3 are streams of this process, whatever they lead to
 STREAM_FOLDERS = (Path("/dev"), Path("/dev/fd"), Path("/proc/self/fd"))
+MOST_DEPTH = 8  # of folders in folders: framebench itself makes three
 MOST_NAMED = 20  # records that cannot be read, each in a warning of its own
 
 
@@ -129,11 +132,10 @@ def replace_text(text: str, file: Path) -> None:
     """Write a text into a file that the user names: until all of it is written, the old one stays.
 
     If the name is a link, its target is written. To a stream, such as a pipe or /dev/stdout, it is
-    added. Raises OSError, which names the file.
+    added. Raises OSError, which names the file, also for a pipe that nobody reads.
     """
     if is_stream(file):
-        with name_in_errors(file), file.open("a", encoding="utf-8") as stream:
-            stream.write(text)
+        write_to_stream(text, file)
         return
     target = Path(os.path.realpath(file))
     mode = target.stat().st_mode if target.exists() else None
@@ -147,6 +149,25 @@ def is_stream(file: Path) -> bool:
     if file.absolute().parent in STREAM_FOLDERS:
         return True
     return file.exists() and not file.is_file()
+
+
+def write_to_stream(text: str, file: Path) -> None:
+    """Write a text to a pipe or a device. Raises OSError, which names it, if nobody reads the pipe.
+
+    A pipe that is opened as a file is would be waited for until somebody reads it.
+    """
+    with name_in_errors(file):
+        try:
+            handle = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise OSError(errno.ENXIO, "nobody reads this pipe") from error
+            raise
+        try:
+            os.set_blocking(handle, True)  # a reader may be slower than this
+            write_all(handle, text.encode())
+        finally:
+            os.close(handle)
 
 
 def read(path: Path | str) -> Record:
@@ -277,14 +298,22 @@ def list_machines(root: Path) -> list[str]:
 def list_files(root: Path, machine: str | None = None) -> list[str]:
     """Return the files of records of a machine, or of all, in order.
 
-    Raises OSError if a folder cannot be listed.
+    A folder that we may not list is returned itself: reading it then fails and names it, and the
+    other machines' files are read. Raises OSError if a folder cannot be listed for another
+    reason, such as a disk that fails.
     """
     files = []
     for name in list_machines(root) if machine is None else [machine]:
-        folder = root / FOLDER / name
-        if folder.is_dir():
-            files += [str(folder / file) for file in sorted(os.listdir(folder))]
-    return [file for file in files if file.endswith(SUFFIX)]
+        folder = os.path.join(root, FOLDER, name)
+        try:
+            names = sorted(os.listdir(folder))
+        except FileNotFoundError:
+            continue  # a machine that has no folder has no files
+        except PermissionError:
+            files.append(folder)
+        else:
+            files += [os.path.join(folder, file) for file in names if file.endswith(SUFFIX)]
+    return files
 
 
 def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]:
@@ -299,11 +328,25 @@ def read_answers(kind: type[Model], folder: Path) -> Iterator[tuple[str, Model]]
 
 
 def list_answer_files(folder: Path) -> list[str]:
-    """Return the files of lines in a folder and in those below it, in order; no link is followed.
+    """Return the files of lines in a folder and those in it, in order, or none if it is no folder.
 
-    Raises OSError for a folder that cannot be read.
+    Folders may be a stranger's, and nested until no path can name the innermost one: what is deeper
+    than MOST_DEPTH is named in a RecordWarning. Raises OSError if a folder cannot be looked into.
     """
-    return sorted(map(str, folder.rglob(f"*{SUFFIX}")))
+
+    def fail(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            raise error
+
+    files = []
+    for where, inner, names in os.walk(folder, onerror=fail):
+        files += [os.path.join(where, name) for name in names if name.endswith(SUFFIX)]
+        depth = len(Path(where).relative_to(folder).parts)
+        if depth == MOST_DEPTH and inner:
+            inner.clear()
+            reason = f"more than {MOST_DEPTH} folders deep; the rest was not looked at"
+            warnings.warn(f"skipped {where}: {reason}", RecordWarning, stacklevel=2)
+    return sorted(files)
 
 
 @contextlib.contextmanager

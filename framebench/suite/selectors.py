@@ -157,7 +157,10 @@ def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> lis
         return matching
     message = f"no {part} {pattern!r} in {selector!r}; choose from: "
     message += suggest(drop_duplicates(values), pattern)
-    if part == "workload":
+    moved = move_to_later_place(selector, place)
+    if moved:
+        message += f"; did you mean {moved!r}?"
+    elif part == "workload":
         message += OTHER_MODELS
     message += EXAMPLES.get(pattern, "")
     raise UnknownCase(message)
@@ -166,6 +169,25 @@ def match_part(cases: list[Case], part: str, pattern: str, selector: str) -> lis
 def check_workload(pattern: str) -> None:
     """Raise UnknownCase with the valid names if no workload matches the pattern."""
     match_part(list(list_cases()), "workload", pattern, pattern)
+
+
+def move_to_later_place(selector: str, place: int) -> str:
+    """Return the selector with `*` before the part at this place, so that it matches cases.
+
+    For `resnet50/torch/train/*/full`, whose batch is missing, it is
+    `resnet50/torch/train/*/*/full`. It is empty if cases match at no later place.
+    """
+    parts = selector.strip("/").split("/")
+    if place >= len(parts):
+        return ""
+    ids = [case.id for case in list_cases()]
+    for missing in range(1, len(PARTS) - len(parts) + 1):
+        inserted = ["*"] * missing
+        text = "/".join([*parts[:place], *inserted, *parts[place:]])
+        pattern = "/".join(split_selector(text, "*").values())
+        if fnmatch.filter(ids, pattern):
+            return text
+    return ""
 
 
 def suggest(valid: Sequence[str], text: str, separator: str = ", ") -> str:

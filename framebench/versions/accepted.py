@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pydantic import BaseModel, field_validator
+from pydantic import BaseModel, ValidationError, field_validator
 
-from framebench.models.spec import UnknownName
 from framebench.records.pins import REQUIREMENTS
 from framebench.records.record_parts import RecordPart
 from framebench.suite.counting import format_count
@@ -23,7 +22,7 @@ from framebench.versions.judge import (
 ACCEPTED = REQUIREMENTS / "versions" / "accepted.toml"
 
 
-class MalformedEntry(UnknownName):
+class MalformedEntry(ValueError):
     """An entry of the file of accepted regressions cannot be read; the message says which."""
 
 
@@ -83,7 +82,11 @@ def read_accepted(file: Path = ACCEPTED) -> list[AcceptedRegression]:
         return []
     try:
         return AcceptedFile.model_validate(tomllib.loads(file.read_text(encoding="utf-8"))).accepted
-    except ValueError as error:  # of tomllib and of pydantic
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))  # accepted.0.cases
+        raise MalformedEntry(f"{file.name}: {place}: {problem['msg']}") from error
+    except tomllib.TOMLDecodeError as error:
         raise MalformedEntry(f"{file.name}: {error}") from error
 
 

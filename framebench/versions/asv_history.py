@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
@@ -22,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
-from urllib.parse import unquote
+from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree
 
 import pandas as pd
@@ -46,8 +47,8 @@ from framebench.records.pins import REQUIREMENTS
 from framebench.records.provenance import ROOT, drop_repository
 from framebench.records.record import Record, count_work
 from framebench.records.record_base import OWN_COUNTERS
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
-from framebench.suite.sequences import group_by
 from framebench.versions.accepted import AcceptedRegression, find_reason
 from framebench.versions.judge import (
     FIRST_STEP,
@@ -240,6 +241,11 @@ def read_numbers(measured: Measured) -> dict[str, float]:
     return numbers
 
 
+def name_peak_metric(instrument: str | None) -> str:
+    """Return the metric of `benchmarks/common.py` that has the peaks of an instrument."""
+    return "track_own_counter_peak" if instrument in OWN_COUNTERS else "track_peak_memory"
+
+
 def date_releases(framework: str, measured: set[str]) -> list[TaggedRelease]:
     """Return a framework's releases from the oldest measured one to the newest, by version.
 
@@ -429,6 +435,29 @@ def find_regressions(
     return regressions
 
 
+def describe_unchanged(
+    releases: Sequence[TaggedRelease], regressions: Sequence[Regression]
+) -> list[str]:
+    """Return a sentence for each framework without a regression, or without two releases.
+
+    `releases` are those of the history, in their order.
+    """
+    sentences = []
+    for framework in FRAMEWORKS:
+        tags = []
+        for release in releases:
+            if release.framework == framework and release.has_results:
+                tags.append(release.tag)
+        if not tags:
+            sentences.append(f"{framework}: no case has numbers of two releases")
+        elif all(regression.case.framework != framework for regression in regressions):
+            sentences.append(
+                f"{framework}: no regression in the {len(tags)} releases with results, "
+                f"{tags[0]} to {tags[-1]}"
+            )
+    return sentences
+
+
 def list_measured(
     records: Sequence[Record], accepted: Sequence[AcceptedRegression]
 ) -> list[Regression]:
@@ -439,9 +468,7 @@ def list_measured(
         for row in rows:
             if row.verdict != REGRESSION:
                 continue
-            metric = metrics.get(row.quantity, "track_peak_memory")
-            if row.instrument in OWN_COUNTERS:
-                metric = "track_own_counter_peak"
+            metric = metrics.get(row.quantity) or name_peak_metric(row.instrument)
             regression = Regression(
                 machine=row.machine,
                 before=row.base.replace("==", "-"),
@@ -462,7 +489,9 @@ def list_planned(
     plans: Iterable[PlannedPeak], accepted: Sequence[AcceptedRegression]
 ) -> list[Regression]:
     """Return the regressions of planned releases."""
-    plans_by_case = group_by(plans, lambda plan: (plan.device, plan.case))
+    plans_by_case: dict[tuple[str, Case], list[PlannedPeak]] = defaultdict(list)
+    for plan in plans:
+        plans_by_case[plan.device, plan.case].append(plan)
     regressions = []
     for (device, case), case_plans in plans_by_case.items():
         case_plans.sort(key=lambda plan: Version(plan.version))
@@ -519,14 +548,23 @@ def cut_feed(file: Path, judged: Collection[tuple[str, str]]) -> None:
     for entry in feed.findall(f"{{{ATOM}}}entry"):
         # the title is a change and the benchmark
         _, benchmark = entry.findtext(f"{{{ATOM}}}title", "").split(" ", 1)
-        # such as index.html#transformer.TransformerJaxTrain.track_peak_memory?machine=zen4-2core
-        link = entry.find(f"{{{ATOM}}}link")
-        address = "" if link is None else unquote(link.get("href", ""))
-        named = re.search(r"[?&]machine=([^&]+)", address)  # asv names it if there are several
+        linked_machine = read_machine(entry)
         is_judged = False
         for machine, judged_benchmark in judged:
-            if benchmark == judged_benchmark and (named is None or named[1] == machine):
+            is_of_machine = linked_machine in (None, machine)
+            if is_of_machine and benchmark == judged_benchmark:
                 is_judged = True
         if not is_judged:
             feed.remove(entry)
     tree.write(file, encoding="utf-8", xml_declaration=True)
+
+
+def read_machine(entry: ElementTree.Element) -> str | None:
+    """Return the machine that an entry's link names, or None: asv names it if there are several."""
+    link = entry.find(f"{{{ATOM}}}link")
+    if link is None:
+        return None
+    address = urlsplit(link.get("href", ""))
+    # such as index.html#transformer.TransformerJaxTrain.track_peak_memory?machine=zen4-2core
+    parameters = parse_qs(urlsplit(address.fragment).query)
+    return parameters["machine"][0] if "machine" in parameters else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import shorten
 
 import pandas as pd
 from packaging.version import Version
@@ -74,8 +73,9 @@ def make_row(
     """Return the values of a release by column."""
     if base is None or not result.values:
         first_line = (result.reason or "").partition("\n")[0]
-        reason = shorten(first_line, LONGEST_REASON, placeholder=" ...")
-        return {"release": result.release, "verdict": "stepped over", "note": reason}
+        if len(first_line) > LONGEST_REASON:
+            first_line = f"{first_line[:LONGEST_REASON]}..."
+        return {"release": result.release, "verdict": "stepped over", "note": first_line}
     verdicts = {None: "undecided", True: "changed", False: "unchanged"}
     verdict = verdicts[result.has_changed(base, bisection.threshold)]
     others = []  # packages that differ from the base's, apart from the framework's own

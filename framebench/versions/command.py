@@ -43,12 +43,14 @@ from framebench.engine.progress import CaseProgress
 from framebench.engine.session import lock_results
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version, find_pinned_versions
-from framebench.strategies.strategy import FRAMEWORKS
+from framebench.records.record import Record
+from framebench.strategies.strategy import FRAMEWORKS, TITLES
 from framebench.suite.case import FULL_SIZE, Case
 from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import add_missing_size
-from framebench.suite.selectors import parse
+from framebench.suite.selectors import parse, replace_framework
 from framebench.suite.sequences import drop_duplicates
+from framebench.suite.user_file import Fault
 from framebench.user_file.opening import open_model
 from framebench.user_file.strategies import parse_strategies
 from framebench.versions import measure as versions
@@ -141,6 +143,22 @@ def run(
     end_command(succeeded=not has_failed)
 
 
+def check_order(base: str, change: str) -> None:
+    """End the command if the base is the newer release, and name the right order.
+
+    Otherwise a release that needs less memory would be reported as a regression. Raises
+    UnknownVersion.
+    """
+    from framebench.versions.judge import parse_pair
+
+    _, old, new = parse_pair(base, change)
+    with suppress(InvalidVersion):
+        if Version(old) > Version(new):
+            fail(
+                f"{base} is newer than {change}: the older release comes first, {change} {base}", 2
+            )
+
+
 @versions_app.command("compare")
 def compare_(
     base: Annotated[str, typer.Argument(help="The older release, such as jax==0.9.2.")],
@@ -177,18 +195,21 @@ def compare_(
     the size full. Exit code 3: a case has no plan.
     """
     # these import pandas
-    from framebench.versions import judge, planned, sources, table
-    from framebench.versions.accepted import explain_exit, read_accepted, split_regressions
+    from framebench.versions import judge, planned, sources
+    from framebench.versions.accepted import (
+        MalformedEntry,
+        explain_exit,
+        read_accepted,
+        split_regressions,
+    )
 
     minimum = parse_share(threshold)
     chosen = selectors or []
     is_file = any(name.endswith(".py") for name in chosen)
-    _, old, new = judge.parse_pair(base, change)
-    # otherwise a release that needs less memory would be reported as a regression
-    with suppress(InvalidVersion):
-        if Version(old) > Version(new):
-            order = f"the older release comes first, {change} {base}"
-            fail(f"{base} is newer than {change}: {order}", 2)
+    try:
+        check_order(base, change)
+    except judge.UnknownVersion as error:
+        fail(str(error), 2)
     if is_file and (len(chosen) > 1 or device is not None):
         fail("compare takes one file alone, without --device", 2)
     if device is not None:
@@ -197,23 +218,28 @@ def compare_(
         )
     if plan:
         fail("--plan is about a device that is not here: name one by --device", 2)
-    accepted = read_accepted()
-    if is_file:
-        if results == provenance.PUBLISHED:
-            results = runner.RESULTS  # nothing is written into an installed package
-        request = sources.FileRequest(
-            file=Path(chosen[0]),
-            batch=batch,
-            scenario=scenario,
-            strategies=parse_strategies(strategies, scenario),
-            blocks=blocks,
-            rounds=rounds,
-        )
-        with lock_for_measuring(results):
-            records = sources.measure_file(request, base, change, results)
-        rows = judge.compare_versions(records, base, change, minimum)
-    else:
-        rows = compare_recorded(base, change, chosen, results, machine, minimum)
+    try:
+        accepted = read_accepted()
+        if is_file:
+            if results == provenance.PUBLISHED:
+                results = runner.RESULTS  # nothing is written into an installed package
+            request = sources.FileRequest(
+                file=Path(chosen[0]),
+                batch=batch,
+                scenario=scenario,
+                strategies=parse_strategies(strategies, scenario),
+                blocks=blocks,
+                rounds=rounds,
+            )
+            with lock_for_measuring(results):
+                records = sources.measure_file(request, base, change, results)
+            rows = judge.compare_versions(records, base, change, minimum)
+        else:
+            rows = compare_recorded(base, change, chosen, results, machine, minimum)
+    except judge.ReleaseNotMeasured as error:
+        fail(f"{error}{repeat_options(results)}", 2)
+    except (Fault, judge.UnknownVersion, MalformedEntry) as error:
+        fail(str(error), 2)
     run_hint = f"measure them in turn: {judge.suggest_run(base, change)}{repeat_options(results)}"
     if not rows:
         fail(f"no case has records of both {base} and {change}; {run_hint}", 2)
@@ -222,10 +248,11 @@ def compare_(
     for row, reason in accepted_regressions:
         say(f"known regression: {row.case}, {row.quantity}: {reason}")
     if regressions:
-        bisection = table.suggest_bisection(regressions)
-        if bisection:
-            say(bisection + repeat_options(results, threshold=threshold))
-        say(explain_exit(list(map(table.describe_regression, regressions))))
+        suggest_next(base, change, regressions, results, threshold, is_suite_case=not is_file)
+        from framebench.versions.table import describe_regression
+
+        texts = [describe_regression(row).removeprefix("regression: ") for row in regressions]
+        say(explain_exit(texts))
         raise typer.Exit(1)
     if all(row.verdict == judge.TOO_FEW for row in rows):
         fail(f"too few blocks for any verdict; {run_hint}", 3)
@@ -249,22 +276,30 @@ def compare_recorded(
 
     case_ids = None
     if selectors:
-        framework, _, _ = judge.parse_pair(base, change)
         cases = choose_cases(selectors, [], size="*")
-        case_ids = {case.id for case in cases if case.framework == framework}
-        if not case_ids:
-            own = versions.suggest_own_cases(framework, selectors)
-            fail(f"none of these cases is one of {framework}{own}", 2)
+        framework, _, _ = judge.parse_pair(base, change)
+        frameworks = drop_duplicates(case.framework for case in cases)
+        if framework not in frameworks:
+            of_others = " and ".join(TITLES[other] for other in frameworks)
+            message = f"the cases of {shlex.join(selectors)} are {of_others}'s"
+            fail(f"{message}; {suggest_own_cases(base, change, selectors, results)}", 2)
+        case_ids = {case.id for case in cases}
     machine_records = sources.read_records_of_both(results, machine, base, change, case_ids)
     records = sources.select_named(machine_records, case_ids)
     was_measured = judge.has_both(machine_records, base, change)
     if was_measured and not judge.has_both(records, base, change):
-        named = shlex.join(selectors)
-        command = f"{judge.suggest_run(base, change)} {named}{repeat_options(results)}"
-        fail(f"no case of {named} has records of both {base} and {change}; {command}", 2)
+        fail(explain_not_measured(machine_records, base, change, selectors, results), 2)
     # intervals depend on all blocks of the machine, not on which cases were chosen
     machine_blocks = judge.make_release_blocks(machine_records)
     return judge.compare_versions(records, base, change, minimum, machine_blocks)
+
+
+def suggest_own_cases(base: str, change: str, selectors: list[str], results: Path) -> str:
+    """Return the command that compares two releases on the cases of their own framework."""
+    framework, _, _ = base.partition("==")
+    own_selectors = [replace_framework(selector, framework) for selector in selectors]
+    command = shlex.join(["framebench", "versions", "compare", base, change, *own_selectors])
+    return f"those of {TITLES[framework]}: {command}{repeat_options(results)}"
 
 
 def print_comparison(
@@ -280,13 +315,58 @@ def print_comparison(
     if as_json:
         echo(json.dumps([row.as_dict() for row in rows], indent=1))
         for row in regressions:
-            say(f"regression: {table.describe_regression(row)}")
+            say(table.describe_regression(row))
         return
     say(table.describe_changes(rows))
     # the rows of a single case are all shown
     is_single_case = len({row.case for row in rows}) == 1
     folded = () if is_single_case else table.FOLDED
     table.make_table(rows, load_causes(results), folded).terminal(out)
+
+
+def suggest_next(
+    base: str,
+    change: str,
+    regressions: list[QuantityComparison],
+    results: Path,
+    threshold: str | None,
+    is_suite_case: bool,
+) -> None:
+    """Print the command that finds the release with the regression, if it is one of a peak.
+
+    For a suite's case also print the command that compares both releases' plans for a GPU, if any
+    are cached: a user's own file has none.
+    """
+    from framebench.versions import sources, table  # these import pandas
+
+    bisection = table.suggest_bisection(regressions)
+    if bisection:
+        say(bisection + repeat_options(results, threshold=threshold))
+    plan_comparison = sources.find_plans_of_both(results, base, change) if is_suite_case else ""
+    if plan_comparison:
+        say(f"plans of both for a GPU: {plan_comparison}")
+
+
+def explain_not_measured(
+    records: list[Record], base: str, change: str, selectors: list[str], results: Path
+) -> str:
+    """Return the message that a machine has not measured the named cases in both releases.
+
+    It says how many other cases each release has, and ends with the command that measures the
+    named ones.
+    """
+    from framebench.versions.judge import name_release, suggest_run
+
+    case_counts = []
+    for release in (base, change):
+        cases = {record.case for record in records if name_release(record) == release}
+        case_counts.append(f"{release}: {format_count(len(cases), 'case')}")
+    arguments = " ".join(map(shlex.quote, selectors))
+    command = f"{suggest_run(base, change)} {arguments}{repeat_options(results)}"
+    return (
+        f"no case of {arguments} has records of both {base} and {change}; of others there are: "
+        f"{', '.join(case_counts)}; {command}"
+    )
 
 
 def parse_share(text: str | None) -> float | None:
@@ -434,24 +514,27 @@ def open_case(case_or_file: str, batch: int, results: Path) -> Iterator[tuple[Ca
 
     The folder is not the suite's, so that none of its tables shows these records. For a user's
     file, the results are locked, and the pinned release first computes the baseline's references.
-    Raises UnknownCase, Fault.
+    Raises UnknownCase.
     """
     if not case_or_file.endswith(".py"):
         yield parse(case_or_file), results / "bisect"
         return
-    with (
-        lock_results(results),
-        open_model(
-            Path(case_or_file),
-            scenario="train",
-            strategies=[],  # the baseline alone
-            batch=batch,
-            env=None,
-            results=results,
-        ) as (cases, _environment, folder),
-    ):
-        (baseline,) = cases
-        yield baseline, folder / "bisect"
+    try:
+        with (
+            lock_results(results),
+            open_model(
+                Path(case_or_file),
+                scenario="train",
+                strategies=[],  # the baseline alone
+                batch=batch,
+                env=None,
+                results=results,
+            ) as (cases, _environment, folder),
+        ):
+            (baseline,) = cases
+            yield baseline, folder / "bisect"
+    except Fault as error:
+        fail(str(error), 2)
 
 
 @versions_app.command()
@@ -482,7 +565,7 @@ def newest(
     """
     # these import pandas
     from framebench.versions import planned
-    from framebench.versions.accepted import read_accepted
+    from framebench.versions.accepted import MalformedEntry, read_accepted
     from framebench.versions.newest import PairBench, find_release_pair
     from framebench.versions.table import make_table
 
@@ -493,8 +576,12 @@ def newest(
         for pair in pairs:
             codes.append(planned.compare_newest(pair, device, results, minimum, as_json))
         raise typer.Exit(choose_exit_code(codes))
+    try:
+        accepted = read_accepted()
+    except MalformedEntry as error:
+        fail(str(error), 2)
     options = runner.Options(profile=profile, rounds=rounds, cold_blocks=versions.COLD_BLOCKS)
-    bench = PairBench(blocks, options, results, minimum, keep, read_accepted())
+    bench = PairBench(blocks, options, results, minimum, keep, accepted)
     verdicts = []
     for pair in pairs:
         verdict = bench.measure_pair(pair)
@@ -529,11 +616,14 @@ def add(
     nothing: the environment is built when it is first needed.
     """
     from framebench.versions import pin
-    from framebench.versions.judge import parse_release  # imports pandas
+    from framebench.versions.judge import UnknownVersion, parse_release  # imports pandas
 
     if not provenance.CHECKOUT:
         fail("releases are pinned in a checkout of the project, and this copy is installed", 2)
-    framework, version = parse_release(release)
+    try:
+        framework, version = parse_release(release)
+    except UnknownVersion as error:
+        fail(str(error), 2)
     pinned = find_pinned_versions(framework)
     if version in pinned:
         fail(
@@ -547,6 +637,11 @@ def add(
     file = pin.write_pins(framework, version, packages)
     pin.write_matrix()
     say(f"requirements/versions/{file.name}: {format_count(len(packages), 'package')}")
+    if not pin.has_day(framework, version):
+        say(
+            f"requirements/{pin.RELEASES} lacks the day on which it appeared, by which the history "
+            f"of releases is ordered; add the line {framework},{version},YYYY-MM-DD"
+        )
     say(f"framebench versions run --framework {framework} measures it next to the others")
 
 
@@ -568,7 +663,7 @@ def publish(
     """
     from framebench.analysis.results import Results
     from framebench.versions import asv_history as history
-    from framebench.versions.accepted import read_accepted
+    from framebench.versions.accepted import MalformedEntry, read_accepted
 
     config_file = config or history.CONFIG
     recorded = Results(results)
@@ -576,7 +671,10 @@ def publish(
         plans = history.read_plans(results)
     if not recorded.machines and not plans:
         fail(recorded.explain_absence(), 1)
-    accepted = read_accepted()
+    try:
+        accepted = read_accepted()
+    except MalformedEntry as error:
+        fail(str(error), 2)
     try:
         with show_work("writing a commit and asv's results for each release"):
             tagged = history.write(recorded.records, config_file, plans)
@@ -592,6 +690,8 @@ def publish(
         f"{result_count} of them with results"
     )
     say(format_count(len(regressions), "regression"))
+    for sentence in history.describe_unchanged(tagged, regressions):
+        say(sentence)
     for regression in regressions:
         step = f"{regression.before} to {regression.after}, on {regression.machine}"
         growth = "" if regression.change is None else f"{regression.change:+.1%} "

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -79,31 +77,9 @@ def draw_cells(axes: Axes, cells: pd.DataFrame) -> None:
         table = cells.pivot(index="case", columns="quantity", values=column)
         return table.reindex(index=order, columns=QUANTITY_NAMES)
 
-    heatmap = partial(sns.heatmap, ax=axes, cbar=False, linewidths=1.2)
-    ratios = arrange("value")
-    heatmap(
-        arrange("shade"),
-        annot=ratios,
-        fmt=".2f",
-        cmap="PuOr_r",
-        vmin=-RANGE,
-        vmax=RANGE,
-        annot_kws={"size": 6.5},
+    page.draw_map(
+        axes, arrange("shade"), arrange("value"), arrange("verdict").fillna("-"), "PuOr_r", RANGE
     )
-    # a second, white map writes the verdicts where the first has no number
-    if ratios.isna().any(axis=None):
-        heatmap(
-            ratios.isna(),
-            mask=ratios.notna(),
-            annot=arrange("verdict").fillna("-"),
-            fmt="",
-            cmap=["white"],
-            annot_kws={"size": 6.5, "color": "0.55"},
-        )
-    axes.set(xlabel="", ylabel="")
-    axes.grid(False)
-    axes.tick_params(length=0, labeltop=True, labelbottom=False)
-    axes.tick_params(axis="y", rotation=0)
 
 
 def describe_regressions(cells: pd.DataFrame) -> str:

@@ -39,7 +39,6 @@ from framebench.analysis.statistics import (
     correct_by_holm,
     decide,
 )
-from framebench.models.spec import UnknownName
 from framebench.records.record import Record, get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.sequences import group_by
@@ -65,8 +64,12 @@ NO_RATIO_REASONS = {
 COUNTED_REASONS = (NO_SHARED_BLOCK, NO_INTERVAL, FEW_FIRST_STEPS)
 
 
-class UnknownVersion(UnknownName):
+class UnknownVersion(ValueError):
     """A version without records; the message lists the versions that have records."""
+
+
+class ReleaseNotMeasured(UnknownVersion):
+    """A release that has to be measured first; the message ends with the command for that."""
 
 
 class CaseRecords(NamedTuple):
@@ -114,9 +117,10 @@ def parse_release(text: str) -> tuple[str, str]:
     """Return framework and version of `jax==0.9.2`. Raises UnknownVersion."""
     framework, _, version = text.partition("==")
     if framework not in FRAMEWORKS or not version:
+        choices = ", ".join(FRAMEWORKS)
         raise UnknownVersion(
             f"{text!r} is no version; write framework==version, such as jax==0.9.2, with a "
-            f"framework of {', '.join(FRAMEWORKS)}"
+            f"framework of {choices}"
         )
     return framework, version
 
@@ -160,8 +164,9 @@ def compare_versions(
     """
     parse_pair(base, change)
     usable = select_usable(records)
-    base_records = select_version(usable, base)
-    change_records = select_version(usable, change)
+    hint = suggest_run(base, change)
+    base_records = select_version(usable, base, hint)
+    change_records = select_version(usable, change, hint)
     blocks = machine_blocks or Blocks(usable)
     rows = []
     for key in sorted(base_records.keys() & change_records.keys()):
@@ -196,10 +201,12 @@ def judge_growth(base: int, change: int, minimum: float) -> str:
     return REGRESSION if growth > 0 else IMPROVEMENT
 
 
-def select_version(records: Sequence[Record], version: str) -> dict[tuple[str, str], list[Record]]:
+def select_version(
+    records: Sequence[Record], version: str, hint: str
+) -> dict[tuple[str, str], list[Record]]:
     """Return the records of one version (`jax==0.9.2`) by machine and case, oldest first.
 
-    Raises UnknownVersion, with those that there are, if no record is of the version.
+    Raises ReleaseNotMeasured, whose message ends with the hint, if no record is of the version.
     """
     selected = defaultdict(list)
     for record in sorted(records, key=get_measurement_time):
@@ -207,9 +214,10 @@ def select_version(records: Sequence[Record], version: str) -> dict[tuple[str, s
             selected[record.provenance.machine, record.case].append(record)
     if not selected:
         releases = sorted({name_release(record) for record in records})
-        raise UnknownVersion(
-            f"no records of {version}; there are: {', '.join(releases) or 'none'}; framebench "
-            "versions run measures it"
+        machines = sorted({record.provenance.machine for record in records})
+        raise ReleaseNotMeasured(
+            f"no records of {version} (machine {', '.join(machines) or 'none'}); there are: "
+            f"{', '.join(releases) or 'none'}; {hint}"
         )
     return selected
 
@@ -222,6 +230,27 @@ def name_release(record: Record) -> str:
 def has_both(records: Iterable[Record], base: str, change: str) -> bool:
     """Return whether there are records of both releases."""
     return {base, change} <= {name_release(record) for record in records}
+
+
+def explain_no_machine(
+    records: Iterable[Record], base: str, change: str, other_way: str
+) -> ReleaseNotMeasured:
+    """Return the error that no machine has measured both releases, with the machines of each.
+
+    `other_way` is a clause that stands before the command that measures them, or "".
+    """
+    machines_by_release: dict[str, set[str]] = {base: set(), change: set()}
+    for record in records:
+        release = name_release(record)
+        if release in machines_by_release:
+            machines_by_release[release].add(record.provenance.machine)
+    clauses = []
+    for release, machines in machines_by_release.items():
+        clauses.append(f"{release} by {', '.join(sorted(machines)) or 'none'}")
+    command = suggest_run(base, change)
+    return ReleaseNotMeasured(
+        f"no machine has measured both: {', '.join(clauses)}; {other_way}{command}"
+    )
 
 
 def suggest_run(base: str, change: str) -> str:
@@ -291,7 +320,9 @@ def add_numbers_or_reason(
     row = add_numbers(row, comparison)
     if row.low is not None:
         return row
-    return row._replace(reason=NO_INTERVAL if quantity is TIME else FEW_FIRST_STEPS)
+    if quantity is TIME:
+        return row._replace(reason=NO_INTERVAL)
+    return row._replace(reason=NO_RATIO_REASONS[quantity.name])
 
 
 def explain_missing(row: QuantityComparison, records: Sequence[Record]) -> QuantityComparison:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import subprocess
@@ -25,8 +26,7 @@ from framebench.records.provenance import ROOT
 from framebench.strategies.strategy import FRAMEWORKS
 
 MATRIX = ROOT / "asv.versions.json"
-
-
+RELEASES = "releases.csv"  # in REQUIREMENTS
 # Packages of a framework's environment that workers use, if its pinned file has them.
 ALSO_NEEDED = ("nvidia-ml-py", "psutil", "wheel")
 # nothing is installed; constraints come from standard input
@@ -89,6 +89,13 @@ def write_pins(framework: str, version: str, packages: dict[str, str]) -> Path:
     lines = [f"{name}=={packages[name]}" for name in sorted(packages, key=str.lower)]
     file.write_text("\n".join(lines) + "\n")
     return file
+
+
+def has_day(framework: str, version: str) -> bool:
+    """Return whether the table of releases has the day on which a release appeared."""
+    with (REQUIREMENTS / RELEASES).open(encoding="utf-8", newline="") as file:
+        days = csv.DictReader(file)
+        return any((row["framework"], row["version"]) == (framework, version) for row in days)
 
 
 def write_matrix() -> None:

@@ -15,11 +15,13 @@ from typing import Any
 
 import pandas as pd
 
-from framebench.analysis.rendering import ESSENTIAL, MIB, Table, TableColumn
+from framebench.analysis.rendering import DETAIL, ESSENTIAL, MIB, Table, TableColumn
+from framebench.analysis.rows import join_words
 from framebench.analysis.statistics import PEAK
 from framebench.cli.shared import echo, fail, out, repeat_options, say, show_work
 from framebench.devices import catalog
 from framebench.devices.catalog import Device
+from framebench.devices.plans import store
 from framebench.devices.plans.planned import Planned
 from framebench.devices.plans.planning import (
     count_workers,
@@ -38,6 +40,7 @@ from framebench.suite.selectors import is_broad
 from framebench.suite.sequences import drop_duplicates
 from framebench.versions.accepted import (
     AcceptedRegression,
+    MalformedEntry,
     explain_exit,
     find_reason,
     read_accepted,
@@ -46,6 +49,7 @@ from framebench.versions.bisection_record import ReleaseResult
 from framebench.versions.judge import (
     IMPROVEMENT,
     REGRESSION,
+    UnknownVersion,
     judge_growth,
     parse_pair,
     suggest_bisect,
@@ -140,12 +144,18 @@ def compare_releases(
     planned anew. With `plan_missing` they are also those of PLANNED, planned where a plan is
     missing. Of broad selectors too, cases without cached plans are planned only then.
     """
-    framework, old, new = parse_pair(base, change)
-    accepted = read_accepted()
+    try:
+        framework, old, new = parse_pair(base, change)
+        accepted = read_accepted()
+    except (UnknownVersion, MalformedEntry) as error:
+        fail(str(error), 2)
     if framework not in HOW:
         fail(f"with --device releases of {' and '.join(HOW)} are planned, such as jax==0.9.2", 2)
     target = catalog.find(device)
-    cases = choose_cases(selectors, base, change, target, results, plan_missing)
+    if selectors:
+        cases = choose_named(selectors, base, change, target, results, plan_missing)
+    else:
+        cases = choose_default_cases(base, change, target, results, plan_missing)
     base_plans = plan_with_progress(cases, target, results, version=old)
     change_plans = plan_with_progress(cases, target, results, version=new)
     minimum = PEAK.minimum if threshold is None else threshold
@@ -166,6 +176,11 @@ def compare_releases(
         caption = f"{how} A regression is more than {minimum * 100:g} % above."
         say(describe_rows(rows, base, change, target.name))
         make_table(rows, base, change, target.name, caption).terminal(out)
+        if not selectors:
+            say(
+                "These cases have cached predictions of both releases. Name cases to compare those "
+                "alone, such as unet3d/jax/train."
+            )
     verdicts = {row["verdict"] for row in rows}
     if REGRESSION in verdicts:
         say(f"{suggest_bisection(rows, base, change, target.name)}{repeat_options(results)}")
@@ -174,7 +189,24 @@ def compare_releases(
     return 3 if NO_PLAN in verdicts else 0
 
 
-def choose_cases(
+def choose_default_cases(
+    base: str, change: str, device: Device, results: Path, plan_missing: bool
+) -> list[Case]:
+    """Return the cases to compare when none is named: those of which both releases cached a plan.
+
+    With `plan_missing` they are also those of `list_usual`, cached or not. Ends the command if
+    there is none.
+    """
+    framework, old, new = parse_pair(base, change)
+    cases = find_cached_by_both(select_cases(f"*/{framework}"), old, new, device, results)
+    if plan_missing:
+        cases = drop_duplicates([*cases, *list_usual(framework)])
+    if not cases:
+        fail(explain_no_cached(base, change, device, results), 2)
+    return cases
+
+
+def choose_named(
     selectors: Sequence[str],
     base: str,
     change: str,
@@ -182,11 +214,11 @@ def choose_cases(
     results: Path,
     plan_missing: bool,
 ) -> list[Case]:
-    """Return the cases of the releases' framework that selectors name; without any, all.
+    """Return the cases of the releases' framework that selectors name.
 
     Unless `plan_missing`, only those with cached plans of both releases are returned of broad
-    selectors (`is_broad`), and what plans the others is said. Without selectors `plan_missing` adds
-    those of `list_usual`. Ends the command if there is none. Raises UnknownCase.
+    selectors (`is_broad`), and what plans the others is said. Ends the command if there is none.
+    Raises UnknownCase.
     """
     framework, old, new = parse_pair(base, change)
     broad = [selector for selector in selectors if is_broad(selector) and not plan_missing]
@@ -197,23 +229,19 @@ def choose_cases(
         if unsupported_count:
             skipped = format_count(unsupported_count, "case")
             say(f"{skipped} skipped, which {framework} does not have")
-        if not broad:
-            return cases
-    supported, _ = select_supported(broad or [f"*/{framework}"], framework)
+    if not broad:
+        return cases
+    supported, _ = select_supported(broad, framework)
     browsed = [case for case in supported if case not in cases]
     cached = find_cached_by_both(browsed, old, new, device, results)
-    if plan_missing:
-        return drop_duplicates([*cached, *list_usual(framework)])
-    wanted = browsed if selectors else list_usual(framework)
+    missing_count = len(browsed) - len(cached)
     command = shlex.join(["framebench", "versions", "compare", base, change, *selectors])
     command += f" --device {device.name} --plan{repeat_options(results)}"
-    how_long = estimate_plans(wanted, (old, new), device, results)
-    hint = f"{command} plans {format_count(len(wanted), 'case')}{how_long}"
+    hint = f"{command} plans them{estimate_plans(browsed, (old, new), device, results)}"
     if not cases and not cached:
-        of_all = format_count(len(browsed), "case")
-        fail(f"none of {of_all} has cached plans of {base} and {change}; {hint}", 2)
-    missing_count = len(browsed) - len(cached)
-    if selectors and missing_count:
+        both = format_count(len(browsed), "case")
+        fail(f"none of {both} has cached plans of {base} and {change}; {hint}", 2)
+    if missing_count:
         of_all = f"{missing_count} of {format_count(len(browsed), 'case')}"
         say(f"{of_all} have no cached plans of both and are left out; {hint}")
     return [*cases, *cached]
@@ -273,18 +301,48 @@ def find_cached_by_both(
     return planned_by_both
 
 
+def explain_no_cached(base: str, change: str, device: Device, results: Path) -> str:
+    """Return the message that no case has cached plans of both releases.
+
+    It names the releases with cached plans, and the command that plans both.
+    """
+    framework, _, _ = parse_pair(base, change)
+    cached = set()
+    for root in drop_duplicates((results, store.choose_writable_folder(results))):
+        for file in (root / store.FOLDER / device.name).glob(f"{framework}-*.jsonl"):
+            cached.add(file.stem.replace("-", "==", 1))
+    options = f"--device {device.name}{repeat_options(results)}"
+    return (
+        f"no case has cached predictions of both {base} and {change} for {device.name}; there are "
+        f"some of: {', '.join(sorted(cached)) or 'no release'}; to plan "
+        f"{format_count(len(list_usual(framework)), 'case')} of both, which takes minutes: "
+        f"framebench versions compare {base} {change} {options} --plan"
+    )
+
+
 def describe_rows(rows: Sequence[dict[str, Any]], base: str, change: str, device: str) -> str:
-    """Return in how many cases the newer release plans more and less."""
+    """Return in how many cases the newer release plans more and less, and of which models."""
     counts = Counter(row["verdict"] for row in rows)
+    grown = list_workloads_with(rows, (REGRESSION, ACCEPTED))
+    shrunk = list_workloads_with(rows, (IMPROVEMENT,))
     known = f", {counts[ACCEPTED]} of them known" if counts[ACCEPTED] else ""
     text = (
         f"{change} against {base}, planned for one {device}: the peak is larger in "
-        f"{counts[REGRESSION] + counts[ACCEPTED]} of {format_count(len(rows), 'case')}{known}, "
-        f"smaller in {counts[IMPROVEMENT]}"
+        f"{counts[REGRESSION] + counts[ACCEPTED]} of {format_count(len(rows), 'case')}{grown}"
+        f"{known}, smaller in {counts[IMPROVEMENT]}{shrunk}"
     )
     if counts[NO_PLAN]:
         text += f", not known in {counts[NO_PLAN]}"
     return f"{text}."
+
+
+def list_workloads_with(rows: Sequence[dict[str, Any]], verdicts: Sequence[str]) -> str:
+    """Return the workloads of the rows with one of these verdicts in brackets, or ""."""
+    workloads = []
+    for row in rows:
+        if row["verdict"] in verdicts:
+            workloads.append(Case.from_id(row["case"]).workload)
+    return f" ({join_words(drop_duplicates(workloads))})" if workloads else ""
 
 
 def list_regressions(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -320,11 +378,13 @@ def make_table(
     """Return the rows of `compare_plans` as a table, with the reason of each verdict below."""
     _, old, new = parse_pair(base, change)
     data = pd.DataFrame(rows).astype({"base": "float", "change": "float"})
+    data["difference"] = data["change"] - data["base"]
     data["growth"] = data["change"] / data["base"] - 1
     columns = {
         "case": TableColumn("case"),
         "base": TableColumn(f"{old} MiB", ",.2f", 1 / MIB),
         "change": TableColumn(f"{new} MiB", ",.2f", 1 / MIB),
+        "difference": TableColumn("bytes", "+,.0f", priority=DETAIL),
         "growth": TableColumn("change", "+.2%", priority=ESSENTIAL),
         "verdict": TableColumn("verdict", priority=ESSENTIAL),
     }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from packaging.version import Version
 
@@ -13,9 +14,14 @@ from framebench.records.record import Record
 from framebench.strategies.strategy import FRAMEWORKS, TITLES
 
 TITLE = "Releases that can be compared"
+CasesByPlace = dict[str, set[str]]  # a place is a machine or a device
 
 
-Release = tuple[str, str]  # framework and version
+class RecordedRelease(NamedTuple):
+    """A version of a framework."""
+
+    framework: str
+    version: str
 
 
 def tabulate_recorded(records: Iterable[Record], predictions: Iterable[Planned]) -> Table:
@@ -23,24 +29,29 @@ def tabulate_recorded(records: Iterable[Record], predictions: Iterable[Planned])
 
     Only cases with a peak count: `records` may have failed, and `predictions` be refused.
     """
-    of_machines = []
+    machines: dict[RecordedRelease, CasesByPlace] = defaultdict(lambda: defaultdict(set))
     for record in records:
         if record.status == "ok" and record.framework_version and record.peaks:
-            release = record.parsed.framework, record.framework_version
-            of_machines.append((release, record.provenance.machine, record.case))
-    of_devices = []
+            release = RecordedRelease(record.parsed.framework, record.framework_version)
+            machines[release][record.provenance.machine].add(record.case)
+    devices: dict[RecordedRelease, CasesByPlace] = defaultdict(lambda: defaultdict(set))
     for prediction in predictions:
         if prediction.peak_bytes is not None:
-            release = prediction.framework, prediction.framework_version
-            of_devices.append((release, prediction.device, prediction.case))
-    measured, predicted = count_cases(of_machines), count_cases(of_devices)
+            release = RecordedRelease(prediction.framework, prediction.framework_version)
+            devices[release][prediction.device].add(prediction.case)
     rows = []
     for framework in FRAMEWORKS:
-        versions = [version for name, version in {*measured, *predicted} if name == framework]
-        for version in sorted(versions, key=Version, reverse=True):
-            release = framework, version
-            places = (measured.get(release, MISSING), predicted.get(release, MISSING))
-            rows.append((TITLES[framework], f"{framework}=={version}", *places))
+        releases = [each for each in {*machines, *devices} if each.framework == framework]
+        releases.sort(key=lambda release: Version(release.version), reverse=True)
+        for release in releases:
+            rows.append(
+                (
+                    TITLES[framework],
+                    f"{framework}=={release.version}",
+                    count_cases(machines[release]),
+                    count_cases(devices[release]),
+                )
+            )
     return Table.of_text(
         TITLE,
         "Number of cases with a peak. `framebench versions compare` of two releases of a framework "
@@ -51,14 +62,6 @@ def tabulate_recorded(records: Iterable[Record], predictions: Iterable[Planned])
     )
 
 
-def count_cases(cells: Iterable[tuple[Release, str, str]]) -> dict[Release, str]:
-    """Return how many cases each machine or device has of a release, such as `zen4-2core 12`.
-
-    A cell is a release, a place and a case.
-    """
-    counts = Counter((release, place) for release, place, _case in set(cells))
-    texts: dict[Release, str] = {}
-    for (release, place), count in sorted(counts.items()):
-        before = f"{texts[release]}, " if release in texts else ""
-        texts[release] = f"{before}{place} {count}"
-    return texts
+def count_cases(cases: CasesByPlace) -> str:
+    """Return how many cases each machine or device has, such as `zen4-2core 12`."""
+    return ", ".join(f"{place} {len(cases[place])}" for place in sorted(cases)) or MISSING

@@ -235,9 +235,9 @@ def get_build(version: str) -> str:
 
 
 def describe_regression(row: QuantityComparison) -> str:
-    """Return a regression in words: the case, the quantity, by how much it grew, the machine."""
+    """Return a regression in a line: the case, the quantity, by how much it grew, the machine."""
     growth = "" if row.ratio is None else f" {row.ratio - 1:+.1%}"
-    return f"{row.case}, {row.quantity}{growth} ({row.machine})"
+    return f"regression: {row.case}, {row.quantity}{growth} ({row.machine})"
 
 
 def describe_changes(rows: Sequence[QuantityComparison]) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from framebench.engine import environments
+from framebench.records.pins import read_pins
 from framebench.strategies.strategy import FRAMEWORKS
 from tests.asv.clone import Clone
 from tests.processes import ROOT
@@ -61,6 +62,12 @@ class Bench(Clone):
         (folder / ".complete").touch()
         strategies = [f"transformer/train/{name}" for name in ("fp32", "checkpoint")]
         (folder / environments.WARM).write_text("\n".join(strategies))
+        # pip's list of each pinned package, without which the environment counts as damaged
+        for name in read_pins(environments.find_requirement_file(framework, version)):
+            package = f"{name.replace('-', '_')}-1.0.dist-info"
+            listing = folder / "lib/python3/site-packages" / package / "RECORD"
+            listing.parent.mkdir(parents=True, exist_ok=True)
+            listing.touch()
 
     def command_line(self, *settings: str) -> list[str]:
         # -o: the control environment is the one that runs this test
@@ -168,6 +175,13 @@ def test_an_interrupted_bench_fails(clone):
         time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait(600) != 0
+
+
+def test_a_bench_that_cannot_run_fails(clone):
+    """A usage error of asv has the same status as a failed benchmark has."""
+    for wrong in ("MACHINE=../x", "PROFILE=enormous"):
+        done = clone.bench(wrong)
+        assert done.returncode != 0, wrong
 
 
 def test_a_benchmark_that_leaves_no_record_fails_the_bench(clone):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -43,3 +44,13 @@ def test_forkserver_and_benchmark_end_when_asv_is_killed(tmp_path):
     asv.wait()
     _, alive = psutil.wait_procs(started, 120)
     assert alive == []
+
+
+def test_a_script_finds_its_arguments_and_no_module_of_ours(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import sys; print(__name__, sys.argv[1:], __file__); import patches")
+    command = [sys.executable, str(plugin.CHILD), str(script), "one", "other"]
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == f"__main__ ['one', 'other'] {script}\n"
+    assert "No module named 'patches'" in done.stderr

@@ -1,6 +1,10 @@
-"""What a first run is made of: its profile, lines as they come, and the answer."""
+"""What a first run is made of: its profile, environments that are built meanwhile, lines as they
+come, and the answer.
+"""
 
 import os
+import sys
+import time
 from collections import defaultdict
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -8,13 +12,18 @@ from itertools import product
 from unittest.mock import Mock
 
 from framebench.analysis.reports import answer
+from framebench.asv import building
 from framebench.asv.progress import VARIABLE, Progress, send
+from framebench.engine import environments
 from framebench.engine.runner import explain_unsupported
 from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
 from framebench.strategies.strategy import FRAMEWORKS
+from framebench.suite.case import Case
 from framebench.suite.profiles import list_profile_cases
+from tests.callbacks import ignore
 from tests.fake_records import CASE, provenance, record
+from tests.processes import write_script
 
 
 def test_the_first_profile_is_a_small_part_of_the_quick_one():
@@ -30,6 +39,89 @@ def test_the_first_profile_is_a_small_part_of_the_quick_one():
     for names in strategies.values():
         assert names > {SCENARIOS["train"].baseline}, "a baseline, and something to compare with it"
     assert sum(map(len, strategies.values())) <= 24
+
+
+# plays `framebench setup FRAMEWORK`: leaves a file with the cores that it may use
+SETUP = """
+import os, pathlib, sys, time
+folder, framework = sys.argv[1], sys.argv[-1]
+time.sleep(0.3)
+pathlib.Path(folder, framework).write_text(str(sorted(os.sched_getaffinity(0))))
+if framework == "jax":
+    print("no compiler")
+    sys.exit(1)
+print("done")
+"""
+
+
+def test_frameworks_are_built_in_turn_off_the_timed_core(tmp_path, monkeypatch):
+    """A framework that cannot be built says why, and the next is built nevertheless.
+
+    The interpreter is a script that writes its cores into a file instead of building. On a machine
+    with one core, there is no other core to build on.
+    """
+    script = tmp_path / "setup.py"
+    script.write_text(SETUP)
+    interpreter = write_script(
+        tmp_path / "python", f'exec {sys.executable} {script} {tmp_path} "$@"'
+    )
+    monkeypatch.setattr(building.sys, "executable", str(interpreter))
+    messages = []
+    built = building.Building(["torch", "jax", "jittor"], [])
+    assert built.wait("torch", messages.append) == ""
+    assert not (tmp_path / "jittor").exists()
+    assert built.wait("jittor", messages.append) == ""
+    assert built.wait("jax", messages.append) == "no compiler"
+    assert messages[0] == "waiting for torch: it is begun"
+    cores = os.sched_getaffinity(0)
+    timed_core = max(cores)
+    if len(cores) > 1:
+        assert (tmp_path / "jittor").read_text() == str(sorted(cores - {timed_core}))
+
+
+def test_building_ends_with_the_run(tmp_path, monkeypatch):
+    interpreter = write_script(tmp_path / "python", "exec sleep 60")
+    monkeypatch.setattr(building.sys, "executable", str(interpreter))
+    built = building.Building(["torch", "jax"], [])
+    while built.process is None:
+        time.sleep(0.01)
+    built.stop()
+    built.thread.join(120)
+    assert not built.thread.is_alive()
+    assert "jax" not in built.failures, "it was never begun"
+
+
+def test_a_framework_whose_build_cannot_be_started_says_why(tmp_path, monkeypatch):
+    """Whoever waits for it would otherwise wait for ever."""
+    monkeypatch.setattr(building.sys, "executable", str(tmp_path / "python"))
+    built = building.Building(["torch", "jax"], [])
+    for framework in ("torch", "jax"):
+        failure = built.wait(framework, ignore)
+        assert failure.startswith("framebench setup could not be started: ")
+        assert "No such file" in failure
+
+
+def test_environments_that_are_not_built_or_not_warm_are_missing(tmp_path, monkeypatch):
+    monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
+    assert building.list_unbuilt(["torch", "jittor"], []) == ["torch", "jittor"]
+    for name in ("torch", "jittor"):
+        where = environments.describe(name).python.parent.parent
+        where.mkdir(parents=True)
+        (where / ".complete").touch()
+    baseline = Case.from_id("transformer/jittor/train/fp32/b4/cpu")
+    selected = [baseline, Case.from_id("transformer/jittor/train/checkpoint/b4/cpu")]
+    assert building.list_unbuilt(["torch", "jittor"], selected) == ["jittor"], "its kernels"
+    (where / environments.WARM).write_text("transformer/train/fp32\n")
+    assert building.list_unbuilt(["jittor"], selected) == ["jittor"], "those of checkpoint"
+    assert building.list_unbuilt(["jittor"], [baseline]) == []
+
+
+def test_kernels_of_the_selected_cases_alone_are_built(monkeypatch):
+    monkeypatch.setattr(building.threading, "Thread", Mock())
+    jittor = Case.from_id("transformer/jittor/train/fp32/b4/tiny")
+    selected = [jittor, Case.from_id("transformer/torch/train/fp32/b4/tiny")]
+    command = building.Building(["jittor"], selected).make_command("jittor")
+    assert command[-3:] == ["jittor", "--kernels", jittor.id]
 
 
 def test_results_are_shown_as_they_come():

@@ -15,7 +15,10 @@ from pathlib import Path
 import pytest
 
 from framebench.analysis.statistics import PEAK
+from framebench.records import store
+from framebench.records.pins import find_pinned_versions
 from framebench.records.record import Record
+from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.case import Case
 from framebench.versions import asv_history as history
 from framebench.versions.accepted import AcceptedRegression
@@ -159,6 +162,14 @@ def test_the_command_counts_releases_and_prints_regressions(config, tmp_path):
     assert f"jax-0.8.3 to jax-0.9.2, on m: +5.0% peak memory of {FP32.id}" in lines
 
 
+def test_the_command_fails_if_no_record_can_be_read(config, tmp_path):
+    file = store.find_file(tmp_path, "m", "jax-0.9.2")
+    file.parent.mkdir(parents=True)
+    file.write_text('{"case": 1}\n')
+    done = framebench("versions", "publish", "--config", config, results=tmp_path, code=1)
+    assert f"no record under {tmp_path} can be read" in done.stderr
+
+
 def test_publishing_from_a_git_hook_writes_nothing_to_the_hooks_repository(
     config, tmp_path, monkeypatch
 ):
@@ -187,6 +198,28 @@ def test_the_compare_command_of_the_docs_works_on_the_history(config):
     assert f"| + | 100.0MiB | 130.0MiB | 1.3 | {FP32_PEAK} |" in printed
 
 
+def test_asvs_index_has_one_environment_all_releases_and_the_measured_parameters(config):
+    history.write([make_measured(FP32, version, 100.0) for version in RELEASES], config)
+    run_asv(config, "publish", "--no-pull")
+    index = json.loads((config.parent / ".asv/releases/html/index.json").read_text())
+
+    # asv draws a graph for each environment: no graph would show a rise from one to another
+    assert len(index["graph_param_list"]) == 1
+    # requirements/releases.csv has these too: they are listed without results
+    not_measured = ["0.8.2", "0.8.3", "0.9.0.1"]
+    versions = [*RELEASES, *not_measured]
+    assert set(index["tags"]) == {f"jax-{version}" for version in versions}
+    benchmark = index["benchmarks"]["transformer.TransformerJaxTrain.track_peak_memory"]
+    strategies, batches = benchmark["params"]
+    assert strategies == ["'fp32'"]
+    assert batches == ["4"]
+
+
+def test_a_build_counts_as_its_release_and_an_invalid_version_is_left_out():
+    records = [make_measured(FP32, version, 100.0) for version in ("0.9.2", "0.10.2+cpu", "a b")]
+    assert set(history.collect(records)["version"]) == {"0.9.2", "0.10.2"}
+
+
 def test_planned_peaks_of_a_device_are_published_as_a_machine(config):
     case = Case.from_id("transformer/jax/train/fp32/b8/full")
     plans = [
@@ -200,6 +233,34 @@ def test_planned_peaks_of_a_device_are_published_as_a_machine(config):
     assert (found.before, found.after) == ("jax-0.9.2", "jax-0.10.0")
 
 
+def test_planned_peaks_are_read_from_the_published_results():
+    plans = history.read_plans(ROOT / "results")
+    case = Case.from_id("transformer/jax/train/fp32/b8/full")
+    versions = {plan.version for plan in plans if (plan.device, plan.case) == ("h100-80gb", case)}
+    assert {"0.9.2", "0.10.2"} <= versions
+
+
+def test_machines_and_frameworks_with_one_release_have_no_history(config):
+    torch = Case.from_id("transformer/torch/train/fp32/b4/cpu")
+    records = [
+        make_measured(FP32, "0.9.2", 100.0, "old"),
+        make_measured(FP32, "0.10.2", 100.0),
+        make_measured(torch, "2.13.0", 90.0),
+    ]
+    with pytest.raises(history.NoHistoryError, match="framebench versions run"):
+        history.write(records, config)
+
+
+def test_the_same_records_give_the_same_commits(config):
+    """asv names a file of results by the hash of its commit."""
+    records = [make_measured(FP32, "0.9.2", 100.0), make_measured(FP32, "0.10.2", 130.0)]
+    folder = config.parent / ".asv/releases/results/m"
+    history.write(records, config)
+    first_names = {file.name for file in folder.iterdir()}
+    history.write(records, config)
+    assert {file.name for file in folder.iterdir()} == first_names
+
+
 def test_releases_are_in_the_order_of_their_versions_with_days_that_never_fall():
     """0.8.3, a fix of 0.8, appeared after 0.9.0. The day of 0.9.9 is not known."""
     placed = history.date_releases("jax", {"0.8.2", "0.9.9"})
@@ -207,8 +268,36 @@ def test_releases_are_in_the_order_of_their_versions_with_days_that_never_fall()
     days = [release.released for release in placed]
     assert versions == ["0.8.2", "0.8.3", "0.9.0", "0.9.0.1", "0.9.1", "0.9.2", "0.9.9"]
     assert days == sorted(days)
-    assert [release.version for release in placed if release.has_results] == ["0.8.2", "0.9.9"]
     assert placed[0] == TaggedRelease(date(2025, 12, 18), "jax", "0.8.2")
+
+
+def test_releases_between_measured_ones_are_marked_as_not_measured():
+    placed = history.date_releases("jax", {"0.8.2", "0.9.9"})
+    assert [release.version for release in placed if release.has_results] == ["0.8.2", "0.9.9"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"\xb2\x00", id="no text"),
+        pytest.param(b"{", id="no JSON"),
+        pytest.param(b"5", id="no object"),
+        pytest.param(b'{"version": 1}', id="no repo"),
+        pytest.param(b'{"version": 1, "repo": 5}', id="repo is a number"),
+    ],
+)
+def test_a_file_that_is_no_configuration_of_asv_is_refused(content, tmp_path):
+    file = tmp_path / "asv.conf.json"
+    file.write_bytes(content)
+    with pytest.raises(history.NoHistoryError, match="is no configuration of asv"):
+        history.load_config(file)
+
+
+def test_the_day_of_every_pinned_release_is_known():
+    releases = history.RELEASES.read_text()
+    for framework in FRAMEWORKS:
+        for version in find_pinned_versions(framework):
+            assert f"\n{framework},{version}," in releases
 
 
 def test_regressions_are_sorted_by_release_and_then_largest_first():

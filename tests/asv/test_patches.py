@@ -96,6 +96,10 @@ def test_the_graph_of_a_benchmark_is_replaced():
     assert run_process([sys.executable, "-c", code]).stdout.strip() == "chain_means"
 
 
+def test_the_graph_of_a_benchmark_ends_where_no_case_is_in_both_commits():
+    assert patches.chain_means([100.0, None], [None, 20.0]) == [None, pytest.approx(20.0)]
+
+
 def test_the_graph_of_a_benchmark_with_all_cases_is_the_one_that_asv_draws():
     cases = [[100.0, 110.0, 120.0], [20.0, 20.0, 10.0]]
     plain = graph._compute_summary_data_series(*cases)

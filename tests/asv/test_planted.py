@@ -21,7 +21,7 @@ from asv.util import UserError
 from framebench.asv import cases, run
 from framebench.models import spec
 from framebench.strategies.registry import SCENARIOS
-from framebench.suite import profiles
+from framebench.suite import profiles, protocol
 from tests.discovery import discover_benchmarks
 from tests.processes import ROOT, run_process
 from tests.repositories import run_git
@@ -156,6 +156,27 @@ def test_a_rise_of_a_peak_within_its_noise_is_no_regression(project):
     assert project.list_regressions() == {slower}
 
 
+def test_the_title_of_a_peak_says_where_it_is_too_coarse_to_compare(listed):
+    tiny = listed["transformer.TransformerTorchTrainTiny.track_peak_memory"]["pretty_name"]
+    usual = listed["transformer.TransformerTorchTrain.track_peak_memory"]["pretty_name"]
+    exact = listed["transformer.TransformerJaxTrainTiny.track_own_counter_peak"]["pretty_name"]
+    assert "too coarse to compare" in tiny
+    assert "too coarse" not in usual
+    assert "too coarse" not in exact
+
+
+def test_a_history_in_bytes_is_not_mixed_with_one_in_mib(project):
+    """While the benchmark was in bytes, its version was the protocol's number and no more."""
+    in_mib = project.listed["transformer.TransformerTorchTrain.track_peak_memory"]
+    in_bytes = in_mib | {"version": str(protocol.VERSION)}
+    project.listed[in_mib["name"]] = in_bytes
+    project.plant(0, {"track_peak_memory": 100.0 * 2**20})
+    project.listed[in_mib["name"]] = in_mib
+    project.plant(1, {"track_peak_memory": 100.0})
+    # asv's mark of what it cannot compare
+    assert project.compare(0, 1) == {f"track_peak_memory({PLACE})": "x"}
+
+
 def test_a_profile_selects_each_of_its_cases_once_for_each_metric(listed, monkeypatch):
     monkeypatch.setenv("FRAMEBENCH_PROFILE", "quick")
     chosen = cases.select_framework(listed, "jax")
@@ -211,3 +232,37 @@ def test_parameters_begin_with_the_baseline_at_the_base_batch(name, listed):
     strategies, batches = listed[f"{name}.track_peak_memory"]["params"]
     assert strategies[0] == repr(SCENARIOS[of_suite.scenario].baseline)
     assert batches[0] == repr(base)
+
+
+def test_strategies_that_the_framework_cannot_have_are_no_parameters(listed):
+    strategies, _ = listed["transformer.TransformerJittorTrain.track_peak_memory"]["params"]
+    assert "'checkpoint'" in strategies
+    assert "'rewrite'" not in strategies, "there is nothing to rewrite"
+
+
+def test_no_profile_changes_the_benchmarks(tmp_path):
+    """asv adds up a commit's results where the benchmarks have not changed."""
+    tiny = discover_benchmarks(tmp_path / "tiny", "tiny")
+    assert tiny == discover_benchmarks(tmp_path / "standard", "standard")
+
+
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("unet3d.UNet3DJaxEval.track_step_time", ("unet3d", "jax", "eval", "cpu")),
+        (
+            "resnet50.ResNet50TorchTrainTiny.track_step_time",
+            ("resnet50", "torch", "train", "tiny"),
+        ),
+    ],
+)
+def test_workload_framework_scenario_and_size_are_read_from_a_benchmarks_name(name, parsed):
+    assert cases.parse(name) == parsed
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["mine.time_sum", "mine.Suite.time_sum", "transformer.time_sum", "transformer.Mine.time_sum"],
+)
+def test_a_benchmark_that_is_not_of_this_suite_has_no_case(name):
+    assert cases.parse(name) is None

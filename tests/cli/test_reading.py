@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 
 from framebench import load
+from framebench.analysis import rendering
 from framebench.budget.predict import command as command_of_predict
 from framebench.cli import reading, run
 from framebench.records import store
@@ -19,7 +22,7 @@ from framebench.records.provenance import describe_hardware, read_machine_name
 from framebench.suite.case import Case
 from framebench.suite.selectors import select
 from tests.callbacks import refuse_work
-from tests.fake_records import make_measured
+from tests.fake_records import make_crash_without_version, make_measured
 from tests.processes import framebench, make_fake_environment, plain_user, read_json
 from tests.record_files import add_records, append_lines, load_fields, save_fields
 from tests.sample_records import MACHINE, RESULTS
@@ -69,12 +72,33 @@ def test_show_has_ratios_without_selecting_the_baseline(results):
     assert (row["strategy"], row["peak_ratio"]) == ("checkpoint", 0.5)
 
 
+def test_report_has_ratios_without_selecting_the_baseline(results):
+    add_records(results, make_measured("fp32", 200), make_measured("checkpoint", 100))
+    add_records(results, make_measured("accumulate", 150))
+
+    done = framebench("report", "*/*/train/checkpoint", results=results, code=0)
+
+    row = next(line for line in done.stdout.splitlines() if " checkpoint " in line)
+    assert " 0.50 " in row
+    assert "accumulate" not in done.stdout
+    assert "no ratios" not in done.stderr
+
+
 def test_report_says_which_baseline_has_no_record(results):
     add_records(results, make_measured("checkpoint", 100))
     done = framebench("report", "*/*/train/checkpoint", results=results, code=0)
     baseline = "transformer/torch/train/fp32/b4/tiny"
     assert "no ratios to 1 baseline without a record" in done.stderr
     assert f"framebench run '{baseline}' --results {results}" in done.stderr
+
+
+def test_report_prints_no_table_without_rows(results):
+    """Of these releases nothing is decided: each has one process, by an instrument with noise."""
+    for version, peak in (("1.0", 100_000_000), ("1.1", 101_000_000)):
+        add_records(results, make_measured("fp32", peak, origin={"versions": {"torch": version}}))
+    done = framebench("report", "*/*/train/fp32", results=results, code=0)
+    assert "transformer train, batch 4" in done.stdout
+    assert "1.1 against 1.0" not in done.stdout
 
 
 def test_answer_names_the_cases_it_is_about_and_takes_one_workload():
@@ -108,10 +132,27 @@ def test_report_prints_each_table_once():
     assert all(title.endswith(", in short") for title in short)
 
 
+def test_report_in_short_shows_named_strategies_that_are_all_usual():
+    options = "transformer/torch/train/{fp32,checkpoint}/b4/cpu", "--machine", MACHINE, "--short"
+    printed = framebench("report", *options, results=RESULTS, code=0).stdout
+    assert f"{MACHINE}: transformer train, batch 4, size cpu" in printed
+    assert "checkpoint" in printed
+
+
 @pytest.mark.parametrize("options", [(), ("--html",), ("*/torch", "--to", "x")])
 def test_report_in_short_is_of_named_cases_alone(options):
     done = framebench("report", "--short", *options, results=RESULTS, code=2)
     assert "--short" in done.stderr or "--to takes" in done.stderr
+
+
+def test_no_table_has_two_columns_of_one_name():
+    tables: dict[str, list[str]] = {}
+    with rendering.COLUMNS.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            tables.setdefault(row["table"], []).append(row["name"])
+    tables["strategies"] += tables.pop("details")  # both are columns of one table
+    for name, columns in tables.items():
+        assert len(set(columns)) == len(columns), name
 
 
 @pytest.fixture
@@ -161,6 +202,20 @@ def test_unreadable_results_are_reported(real, shared_folder):
     assert done.returncode == 1
     assert "Permission denied" in done.stderr
     assert "measure first" not in done.stderr
+
+
+def test_an_unreadable_machine_is_named_and_skipped(real, shared_folder):
+    results = Path(shutil.copytree(real, shared_folder / "results"))
+    results.chmod(0o755)
+    closed = results / "records" / "closed"
+    closed.mkdir(mode=0o700)
+    for command in ("answer", "show", "report", "claims list", "advise transformer --budget 1GiB"):
+        # imports what it needs, from where other users may not read
+        as_root = framebench(*command.split(), results=results)
+        with plain_user():
+            done = framebench(*command.split(), results=results)
+        assert (done.returncode, done.stdout) == (as_root.returncode, as_root.stdout), command
+        assert done.stderr.count(f"skipped {closed}: Permission denied") == 1, command
 
 
 def test_nothing_is_measured_if_results_cannot_be_written(shared_folder, monkeypatch):
@@ -223,6 +278,12 @@ def test_a_machine_that_measured_more_of_the_cases_is_named(command, alike_and_l
     assert "alike has 1 of the cases, largest has 2" in done.stderr
 
 
+def test_predict_answers_by_the_machine_with_this_processor(alike_and_largest):
+    done = framebench("predict", CASE, results=alike_and_largest, code=0)
+    assert "machine alike, with this processor" in done.stderr
+    assert "host.rss on alike" in done.stdout
+
+
 def test_predict_and_advise_say_the_same_of_a_case(results, monkeypatch):
     """Both draw the line through the batches of the machine that measured most of them."""
     monkeypatch.setattr(command_of_predict, "predict_by_fake_tensors", predict_nothing)
@@ -266,8 +327,11 @@ def plant_machine(results: Path, content: str, name: str = "other") -> None:
     ("command", "content"),
     [
         ("show", "newer"),
+        ("show", "cut off"),
         ("show", "of no case"),
+        ("answer", "cut off"),
         ("report --html --to TO", "cut off"),
+        ("claims", "cut off"),
     ],
 )
 def test_a_machine_without_a_readable_record_takes_no_other_down(command, content, real, tmp_path):
@@ -278,6 +342,12 @@ def test_a_machine_without_a_readable_record_takes_no_other_down(command, conten
     assert (done.returncode, done.stdout) == (alone.returncode, alone.stdout)
     assert "skipped 10 more records that cannot be read" in done.stderr
     assert "--machine" not in done.stderr, "there is nothing to choose"
+
+
+def test_records_of_a_newer_framebench_are_named(results):
+    plant_machine(results, UNREADABLE["newer"])
+    done = framebench("show", results=results, code=1)
+    assert "newer than this framebench knows" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -302,6 +372,46 @@ def test_a_strategy_is_listed_with_its_support_or_the_reason(selector, heading, 
     assert support in text
 
 
+@pytest.mark.parametrize(
+    ("selector", "is_said"),
+    [("*/jittor/eval", True), ("*/jittor/eval/fp16", True), ("*/torch/eval", False)],
+)
+def test_strategies_never_tried_on_a_gpu_are_marked_so(selector, is_said):
+    printed = framebench("list", "--strategies", selector).stdout
+    assert "(GPU)" in printed
+    assert ("was not run on CUDA" in " ".join(printed.split())) is is_said
+
+
+@pytest.mark.parametrize(
+    ("selector", "hint"),
+    [
+        ("resnet50", "others: tiny, px224, full. For example: framebench list 'X/*/*/*/*/tiny'"),
+        (
+            "resnet50/jax/eval",
+            "others: tiny, px224, full. For example: framebench list 'X/*/*/tiny'",
+        ),
+        (
+            "resnet50/jax/eval/no_grad/b8",
+            "others: tiny, px224. For example: framebench list X/tiny",
+        ),
+        ("resnet50/jax/eval/no_grad/b8/cpu", None),
+        ("resnet50/jax/eval/no_grad/*/tiny", None),
+    ],
+)
+def test_a_list_of_the_default_size_names_the_others(selector, hint):
+    """The hint, where X is the selector, is no line of the list. A named size needs no hint."""
+    listed = framebench("list", selector)
+    sizes = {line.split()[0].rpartition("/")[2] for line in listed.stdout.splitlines()}
+    assert sizes == {"cpu" if hint else selector.rpartition("/")[2]}
+    if hint is None:
+        assert listed.stderr == ""
+    else:
+        expected = hint.replace("X", selector)
+        assert listed.stderr == f"Size cpu, where none is named; {expected}\n"
+        *_, example = shlex.split(expected)
+        assert framebench("list", example).stderr == ""
+
+
 def test_each_line_of_the_list_is_a_selector():
     cases = select("resnet50/*/train/{fp32,rewrite}")
     lines = list(reading.fold_batches(cases, 60))
@@ -315,6 +425,14 @@ def test_each_line_of_the_list_is_a_selector():
     assert " ".join(lines).count("unsupported: ") == 3
 
 
+def test_a_document_that_is_no_text_is_refused_and_stays(tmp_path):
+    document = tmp_path / "binary"
+    document.write_bytes(b"\xaf\x00")
+    done = framebench("report", "--docs", document, code=2)
+    assert "no text" in done.stderr
+    assert document.read_bytes() == b"\xaf\x00"
+
+
 def test_show_puts_machines_side_by_side(results):
     """A case over ranks has the peak of one of them, which is none of the whole."""
     for machine, peak in (("fast", 2**20), ("slow", 2**21)):
@@ -325,3 +443,9 @@ def test_show_puts_machines_side_by_side(results):
     (row,) = [line for line in shown.splitlines() if "transformer/" in line]
     assert CASE in row
     assert re.findall(r"\d+\.\d\b", row)[-2:] == ["1.0", "2.0"]
+
+
+def test_show_has_nothing_to_put_side_by_side_without_numbers(results):
+    add_records(results, make_crash_without_version("checkpoint"))
+    done = framebench("show", "--by-machine", results=results, code=1)
+    assert "no record of the named cases has numbers that may be shown" in done.stderr

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -43,10 +44,25 @@ def run_in_shell(redirection: str) -> subprocess.CompletedProcess[str]:
     return run_process(["sh", "-c", f"{command} {redirection}"], code=None)
 
 
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_closed_streams_cause_no_error(redirection):
+    done = run_in_shell(redirection)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_full_disk_is_reported_in_a_sentence():
     done = run_in_shell("> /dev/full")
     assert done.returncode == 1
     assert done.stderr == "framebench: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"), [("list nothing", 2), ("show --results /nowhere", 1), ("unknown", 2)]
+)
+@pytest.mark.parametrize("redirection", ["2> /dev/full", "> /dev/full 2> /dev/full"])
+def test_a_failure_has_its_exit_code_where_no_sentence_can_be_printed(command, code, redirection):
+    words = " ".join([*COMMAND, command, redirection])
+    run_process(["sh", "-c", words], code=code)
 
 
 def test_a_closed_pipe_causes_no_traceback():
@@ -59,14 +75,31 @@ def test_a_closed_pipe_causes_no_traceback():
     "command",
     [
         "claims",  # with names of articles and people
+        "claims checkpointing",
+        "devices",
+        "list transformer/torch/train/fp32",
+        "answer",
         "report transformer/torch/train/fp32/b4/cpu",
     ],
 )
 def test_a_locale_without_utf_8_is_no_error(command):
     """The package's own files are in UTF-8 all the same."""
-    words = [*command.split(), *IN_HERE]
+    words = command.split()
+    if words[0] not in ("devices", "list"):
+        words += IN_HERE
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     assert "Traceback" not in run_process([*COMMAND, *words], **ascii_only).stderr
+
+
+def test_a_letter_of_a_table_that_the_locale_lacks_is_printed_as_its_number():
+    program = (
+        "from framebench.cli.__main__ import open_missing_streams\n"
+        "open_missing_streams()\n"
+        "from framebench.cli.shared import out\n"
+        "out.print('of a table: \\u00d7')\n"
+    )
+    done = run_process([sys.executable, "-c", program], PYTHONIOENCODING="ascii")
+    assert done.stdout == "of a table: \\xd7\n"
 
 
 def has_begun(process: subprocess.Popen[str]) -> bool:
@@ -106,10 +139,16 @@ def test_a_signal_at_any_moment_ends_a_command_without_a_traceback(delay_s, numb
     assert process.returncode in (0, 130, -signal.SIGINT, -number)
 
 
-def test_an_interrupted_command_that_reads_says_so(results, monkeypatch):
+@pytest.mark.parametrize(
+    "command", ["show", "answer", "report", "check-results RESULTS", "collect RESULTS"]
+)
+def test_an_interrupted_command_that_reads_says_so(command, results, monkeypatch):
     add_records(results, make_measured("fp32", 2**20))
     monkeypatch.setattr(lines, "open_regular", Mock(side_effect=KeyboardInterrupt))
-    done = framebench("show", results=results, code=130)
+    words = command.replace("RESULTS", str(results)).split()
+    if words[0] != "check-results":
+        words += ["--results", results]
+    done = framebench(*words, code=130)
     assert done.stderr.endswith("framebench: interrupted\n")
 
 
@@ -171,10 +210,14 @@ def hostile(results) -> Path:
     "command",
     [
         "show",
+        "show --machine all",
+        "answer",
         f"report {CASE.id}",
+        "claims",
         "check-results RESULTS",
         "collect RESULTS",
         "advise transformer/torch/train/fp32/b4/tiny --budget 1GiB",
+        "predict transformer/torch/train/fp32/b4/tiny",
     ],
 )
 def test_no_control_character_of_a_stranger_reaches_the_terminal(command, hostile, tmp_path):
@@ -204,6 +247,26 @@ def test_control_characters_are_printed_as_json_writes_them(name, capsys):
     assert printed.out == printed.err == f"before {escaped} after é\n"
 
 
+def test_line_feeds_and_tabs_are_printed_as_they_are():
+    assert shared.escape_control("lines\n and\ttabs") == "lines\n and\ttabs"
+
+
+def test_work_is_named_at_its_beginning_where_there_is_no_terminal(capsys):
+    with shared.show_work("mine.py: what holds the peak"):
+        assert capsys.readouterr().err == "mine.py: what holds the peak\n"
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_is_printed_once_where_there_is_no_terminal(monkeypatch, capsys):
+    """A phase may last for minutes, and is begun before anything is printed."""
+    monkeypatch.setattr(shared, "REPORT_S", 0.05)
+    with shared.show_progress("mine.py") as show:
+        show("import")
+        show("first steps")
+        time.sleep(0.5)
+    assert capsys.readouterr().err == "mine.py: first steps\n"
+
+
 def test_progress_is_printed_ever_more_rarely_where_there_is_no_terminal(monkeypatch, capsys):
     """A log of hours has no line every few seconds."""
     monkeypatch.setattr(shared, "REPORT_S", 0.02)
@@ -214,3 +277,11 @@ def test_progress_is_printed_ever_more_rarely_where_there_is_no_terminal(monkeyp
             time.sleep(0.01)
     lines = capsys.readouterr().err.splitlines()
     assert 2 <= len(lines) <= 12
+
+
+@pytest.mark.parametrize(("is_terminal", "width"), [(False, 100), (True, None)])
+def test_each_stream_has_a_width_unless_a_terminal_has_one(is_terminal, width, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert shared.choose_width(Mock(isatty=Mock(return_value=is_terminal))) == width
+    monkeypatch.setenv("COLUMNS", "150")
+    assert shared.choose_width(Mock(isatty=Mock(return_value=False))) is None

@@ -14,8 +14,9 @@ from framebench.cluster.checks import check
 from framebench.models.spec import Workload
 from framebench.records import store
 from framebench.suite.protocol import VERSION
-from tests.processes import framebench
+from tests.processes import framebench, plain_user
 from tests.record_files import append_lines, change_all, change_line, copy_cases
+from tests.records.test_strangers_folder import HOSTILE
 from tests.sample_records import RESULTS
 
 
@@ -147,6 +148,38 @@ def test_duplicate_measurements_are_named(sent_folder):
     assert f"{file}:{len(lines) + 1}: the same measurement as {file}:1" in list_problems(
         sent_folder
     )
+
+
+def test_an_unreadable_folder_is_named(sent_folder, tmp_path):
+    # a process of pytest-xdist has a folder of its own
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(0o755)
+    closed = find_file(sent_folder).parent
+    closed.chmod(0)
+    with plain_user():
+        assert f"{closed}: Permission denied" in list_problems(sent_folder)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_among_the_records_is_named(kind, sent_folder):
+    hostile = find_file(sent_folder).with_name("torch-9.jsonl")
+    HOSTILE[kind](hostile)
+    assert f"{hostile}:" in list_problems(sent_folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000, "cut off or no JSON, or nested too deep"),
+        ("\x00", "not a framebench record"),
+        ('{"case": "\x1b[2J"}', "not a framebench record"),
+    ],
+)
+def test_damaged_files_are_reported_readably(text, reason, sent_folder):
+    append_lines(find_file(sent_folder), text)
+    (message,) = check(sent_folder).problems
+    assert reason in message
+    assert message.isprintable()
 
 
 def test_check_results_exits_with_the_verdict(sent_folder):

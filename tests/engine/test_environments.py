@@ -5,11 +5,15 @@ are spent.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -20,10 +24,11 @@ import pytest
 from framebench.engine import children, environments
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.runner import Options
+from framebench.models.spec import UnknownName
 from framebench.records import pins, store
 from framebench.suite.case import Case
 from tests.callbacks import ignore
-from tests.processes import ROOT, make_fake_environment, small_disk
+from tests.processes import ROOT, framebench, make_fake_environment, small_disk
 from tests.single_case import measure_alone
 
 
@@ -44,6 +49,31 @@ def own_pins(tmp_path, monkeypatch) -> Path:
     return folder
 
 
+def test_a_user_without_a_home_is_asked_for_a_folder(monkeypatch):
+    """A container may run as a user who is in no list of users."""
+    for name in ("FRAMEBENCH_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError("no home directory")))
+    done = framebench("setup", "torch", code=2)
+    assert "set HOME, or let FRAMEBENCH_CACHE name a folder" in done.stderr
+
+
+def test_pins_have_hashes_or_the_file_says_why_not():
+    hashed, plain = 0, 0
+    for file in pins.REQUIREMENTS.rglob("*.txt"):
+        text = file.read_text()
+        if text.startswith("# No hashes: "):
+            plain += 1
+            assert "--hash" not in text
+            continue
+        hashed += 1
+        for requirement in text.replace(" \\\n    ", " ").splitlines():
+            if "==" in requirement:
+                assert re.fullmatch(r"\S+==\S+( --hash=sha256:[0-9a-f]{64})+", requirement), file
+    assert hashed > 3
+    assert plain > 3
+
+
 def test_changed_pins_are_another_environment_and_changed_hashes_are_not(own_cache, own_pins):
     before = environments.find_location("torch", "1.0")
     assert before.is_relative_to(own_cache)
@@ -51,6 +81,13 @@ def test_changed_pins_are_another_environment_and_changed_hashes_are_not(own_cac
     assert environments.find_location("torch", "1.0") == before
     (own_pins / "torch.txt").write_text("# another\n")
     assert environments.find_location("torch", "1.0") != before
+
+
+def test_unknown_names_are_answered():
+    with pytest.raises(UnknownName, match="torch, jax, jittor"):
+        environments.describe("tensorflow")
+    with pytest.raises(SetupError, match=pins.find_pinned_version("jax")):
+        environments.describe("jax", "0.0.1")
 
 
 def test_a_missing_compiler_is_named_with_its_package(own_cache, monkeypatch):
@@ -103,11 +140,46 @@ def make_installed(folder: Path) -> Environment:
         "torch/__init__.py,sha256=a,6\ntorch/linear.py,sha256=b,6\n"
         'torch/__pycache__/linear.pyc,,\n"torch-2.13.0.dist-info/RECORD",,\n'
     )
+    for name in pins.read_pins(pins.REQUIREMENTS / "torch.txt"):
+        if name != "torch":
+            other = package.parent / f"{name.replace('-', '_')}-1.0.dist-info" / "RECORD"
+            other.parent.mkdir()
+            other.write_text("")
     (where / "bin").mkdir()
     return Environment("torch", "2.13.0", where / "bin" / "python")
 
 
-def test_a_crash_in_a_damaged_environment_is_not_recorded(tmp_path, results, monkeypatch):
+def cut_file_off(package: Path) -> None:
+    (package / "linear.py").write_text("y =")
+
+
+def remove_file(package: Path) -> None:
+    (package / "__init__.py").unlink()
+
+
+def remove_list(package: Path) -> None:
+    """Remove pip's list of NumPy."""
+    (folder,) = package.parent.glob("numpy-*.dist-info")
+    shutil.rmtree(folder)
+
+
+def spoil_list(package: Path) -> None:
+    """Replace pip's list of PyTorch."""
+    (package.parent / "torch-2.13.0.dist-info" / "RECORD").write_bytes(b"\xff\0\x80")
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (cut_file_off, "3 bytes instead of 6"),
+        (remove_file, "No such file"),
+        (remove_list, "the package numpy is gone"),
+        (spoil_list, "is no list of pip's"),
+    ],
+)
+def test_a_crash_in_a_damaged_environment_is_not_recorded(
+    damage, named, tmp_path, results, monkeypatch
+):
     monkeypatch.setenv("FRAMEBENCH_CACHE", str(tmp_path))
     environment = make_installed(tmp_path)
     fake = make_fake_environment("engine/failing_worker.py", tmp_path)
@@ -117,8 +189,8 @@ def test_a_crash_in_a_damaged_environment_is_not_recorded(tmp_path, results, mon
     assert environments.find_damage(environment) is None
     assert measure_alone(case, "s", environment, Options(), results).status == "crashed"
     (record,) = store.read_all(results)
-    (environment.folder / "lib/python3.11/site-packages/torch/__init__.py").unlink()
-    with pytest.raises(SetupError, match="No such file") as raised:
+    damage(environment.folder / "lib/python3.11/site-packages/torch")
+    with pytest.raises(SetupError, match=named) as raised:
         measure_alone(case, "another", environment, Options(), results)
     assert f"rm -r {environment.folder} && framebench setup torch" in str(raised.value)
     assert list(store.read_all(results)) == [record], "nothing was recorded of it"
@@ -153,6 +225,23 @@ def wait_until_gone(pid: int) -> None:
         psutil.Process(pid).wait(120)
 
 
+@pytest.mark.usefixtures("own_cache")
+def test_pip_refuses_an_archive_with_another_hash(own_pins, tmp_path):
+    wheel = tmp_path / "nothing-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("nothing.py", "")
+        archive.writestr("nothing-1.0.dist-info/METADATA", "Name: nothing\nVersion: 1.0\n")
+        archive.writestr("nothing-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr("nothing-1.0.dist-info/RECORD", "")
+    line = f"nothing @ {wheel.as_uri()} --hash=sha256:"
+    (own_pins / "torch.txt").write_text(f"{line}{'0' * 64}\n")
+    with pytest.raises(SetupError, match="DO NOT MATCH THE HASHES"):
+        environments.ensure("torch")
+    right = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (own_pins / "torch.txt").write_text(f"{line}{right}\n")
+    assert environments.is_built(environments.ensure("torch"))
+
+
 @pytest.mark.usefixtures("own_cache", "own_pins")
 def test_leftovers_of_a_killed_set_up_end_before_the_next_build(monkeypatch):
     """A leftover, such as a compiler, would go on to write into the new environment."""
@@ -182,6 +271,14 @@ def start_process_of_build(where: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "600"], env=variables, start_new_session=True)
 
 
+def test_a_long_set_up_command_says_ever_more_rarely_that_it_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(environments, "FIRST_LINE_S", 0.2)
+    lines: list[str] = []
+    environments.run_setup(tmp_path / "torch", ["sleep", "2.2"], lines.append)
+    assert 2 <= len(lines) <= 4  # after 0.2, 0.4, 0.8 and 1.6 s
+    assert all("torch.log" in line for line in lines)
+
+
 def test_kernels_are_compiled_of_the_selected_cases_alone_and_once(tmp_path, monkeypatch):
     environment = Environment("jittor", "1.3", tmp_path / "bin/python", tmp_path / "home")
     run_setup = Mock()
@@ -195,6 +292,14 @@ def test_kernels_are_compiled_of_the_selected_cases_alone_and_once(tmp_path, mon
         ["jittor", "transformer/train/fp32"],
         ["jittor", "transformer/train/checkpoint"],
     ]
+
+
+def test_each_environment_has_a_log_of_its_own(tmp_path):
+    names = ("torch-2.13.0-abc", "torch-2.13.1-abc", "torch-2.13.0-judge-abc")
+    for name in names:
+        with pytest.raises(SetupError, match=name) as raised:
+            environments.run_setup(tmp_path / name, ["sh", "-c", f"echo {name}; exit 1"], print)
+        assert sum(other in str(raised.value).split("\n", 1)[1] for other in names) == 1
 
 
 def test_a_build_on_a_full_disk_says_so(tmp_path):

@@ -5,13 +5,16 @@ nothing hangs, and nothing is left.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -21,7 +24,7 @@ import pytest
 from framebench.devices.catalog import find
 from framebench.devices.plans import process as planners
 from framebench.engine import children, environments, supervisor
-from framebench.engine.children import CHILDREN
+from framebench.engine.children import CHILDREN, LineReader
 from framebench.engine.environments import Environment, SetupError
 from framebench.engine.supervisor import Outcome, Worker
 from framebench.records.provenance import ROOT
@@ -46,19 +49,58 @@ def sleep_in_child():
         os._exit(0)
     os.wait()  # for the first child, which ends when the daemon is there
 """
+DAEMON_WITHOUT_ENVIRONMENT = """
+def sleep_in_child():
+    import subprocess
+    if os.fork() == 0:
+        os.setsid()
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        subprocess.Popen(command, env={}, start_new_session=True)
+        os._exit(0)
+    os.wait()  # for the first child, which ends when the daemon is there
+"""
+EXECUTED = """
+def sleep_in_child():
+    if os.fork() == 0:
+        os.setsid()
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        os.execve(sys.executable, command, {})
+"""
+IN_GROUP = """
+def sleep_in_child():
+    if os.fork() == 0:
+        command = [sys.executable, "-c", "import time; time.sleep(600)", __file__]
+        os.execve(sys.executable, command, {})
+"""
 RESULT_AND_END = f"print('{RESULT}', flush=True)"
 # the function that leaves a child behind, how its parent ends, and what becomes of the worker
 LEFT_BY_WORKER = {
     "a fork, says its result": (FORK, RESULT_AND_END, "ok"),
     "a daemon, says its result": (DAEMON, RESULT_AND_END, "ok"),
+    "a daemon without its environment, says its result": (
+        DAEMON_WITHOUT_ENVIRONMENT,
+        RESULT_AND_END,
+        "ok",
+    ),
+    "another program, says its result": (EXECUTED, RESULT_AND_END, "ok"),
     "a daemon, stays after its result": (DAEMON, f"{RESULT_AND_END}; time.sleep(600)", "ok"),
     "a daemon, ends without": (DAEMON, "sys.exit(3)", "crashed"),
     "a fork, hangs": (FORK, "time.sleep(600)", "timeout"),
+    "a daemon without its environment, hangs": (
+        DAEMON_WITHOUT_ENVIRONMENT,
+        "time.sleep(600)",
+        "timeout",
+    ),
 }
 LEFT_BY_MODULE = {
     "a fork, answers": (FORK, "print('done', flush=True)", None),
+    "a daemon without its environment, answers": (
+        DAEMON_WITHOUT_ENVIRONMENT,
+        "print('done', flush=True)",
+        None,
+    ),
     "a daemon, fails": (DAEMON, "sys.exit(3)", "failed"),
-    "a daemon, hangs": (DAEMON, "time.sleep(600)", "did not finish within"),
+    "another program, hangs": (EXECUTED, "time.sleep(600)", "did not finish within"),
 }
 SOON_S = 300  # far less than a child sleeps
 FLOOD = """
@@ -81,6 +123,11 @@ def run_program(program: str, folder: Path, limit_s: float = 60.0) -> Outcome:
     environment = make_environment(program, folder)
     worker = Worker(environment, "worker", {}, {MARKER: str(folder)})
     return worker.end(ignore, limit_s)
+
+
+def run_worker(environment: Environment, module: str, variables: dict[str, str]) -> None:
+    """Start a worker, as `environments.run_module` runs a module."""
+    Worker(environment, module, {}, variables)
 
 
 def list_left(folder: Path) -> list[psutil.Process]:
@@ -133,7 +180,7 @@ def test_a_planner_leaves_no_process_behind(end, tmp_path, monkeypatch):
     monkeypatch.setattr(planners, "END_S", 1.0)
     answer = json.dumps({"outcome": "not planned", "reason": "none"})
     lines = ["sys.stdin.readline()", "sleep_in_child()", f"print('{answer}', flush=True)", end]
-    program = "\n".join([DAEMON, *lines, ""])
+    program = "\n".join([DAEMON_WITHOUT_ENVIRONMENT, *lines, ""])
     environment = make_environment(program, tmp_path)
     with contextlib.closing(planners.Servers()) as servers:
         case = Case.from_id("transformer/torch/train/fp32/b4/tiny")
@@ -178,6 +225,33 @@ def test_a_daemon_with_its_environment_ends_with_its_own_worker_alone(tmp_path):
     assert list_left(tmp_path / "other") == []
 
 
+def test_an_orphan_is_left_alone_while_another_worker_may_need_it(tmp_path):
+    """Nobody can tell which worker started an orphan without marks: it ends with the last worker.
+
+    The first worker ends; its own daemon, and the other worker with its daemon, go on.
+    """
+    program = f"{DAEMON_WITHOUT_ENVIRONMENT}\nsleep_in_child()"
+    one, other = start_two(program, program, tmp_path, marked=False)
+    one.kill()
+    assert len(list_left(tmp_path / "one")) == 1, "the orphan"
+    assert len(list_left(tmp_path / "other")) == 2, "the other worker and its daemon"
+    other.kill()
+    assert list_left(tmp_path / "one") == list_left(tmp_path / "other") == []
+
+
+def test_a_process_without_its_environment_ends_with_its_group_while_others_run(tmp_path):
+    """It has no mark, and is no orphan that may be killed yet: its group tells whose it is."""
+    one, other = start_two(f"{IN_GROUP}\nsleep_in_child()", "", tmp_path, marked=False)
+    try:
+        assert len(list_left(tmp_path / "one")) == 2
+        one.kill()
+        assert list_left(tmp_path / "one") == []
+        assert len(list_left(tmp_path / "other")) == 1
+    finally:
+        one.kill()
+        other.kill()
+
+
 def wait_for_worker(environment: Environment, limit_s: float) -> None:
     """Wait for a worker's next message, as a block does between two turns."""
     worker = Worker(environment, "worker", {}, {})
@@ -207,6 +281,38 @@ def test_a_child_that_sleeps_past_its_limit_is_killed(wait, tmp_path):
     assert left == []
 
 
+def test_a_closed_pipe_is_its_end_however_often_it_is_read():
+    program = "import os, time; os.close(1); time.sleep(600)"
+    process = CHILDREN.start([sys.executable, "-c", program], os.environ, stdout=subprocess.PIPE)
+    reader = LineReader(process)
+    try:
+        assert reader.read(60.0) is None
+        assert reader.read(3.0) is None
+    finally:
+        CHILDREN.end(process)
+        reader.close()
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_child_without_its_threads_is_ended(allowed, tmp_path, monkeypatch):
+    """A limit on memory may allow a process and no thread that listens to it."""
+    environment = make_environment("time.sleep(600)\n", tmp_path)
+    start = threading.Thread.start
+    for action in (run_worker, environments.run_module):
+        started = []
+
+        def start_few(thread: threading.Thread, started: list[threading.Thread] = started) -> None:
+            if len(started) == allowed:
+                raise RuntimeError("can't start new thread")
+            started.append(thread)
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", start_few)
+        with pytest.raises((OSError, SetupError), match="no further thread can be started"):
+            action(environment, "module", variables={MARKER: str(tmp_path)})
+        assert list_left(tmp_path) == []
+
+
 def test_all_children_are_killed_at_once():
     started = [CHILDREN.start(["sleep", "600"], os.environ) for _ in range(2)]
     try:
@@ -228,6 +334,44 @@ def test_an_end_that_ctrl_c_interrupts_is_repeated(monkeypatch):
         CHILDREN.end(process)
     assert kill_marked.call_count == 2
     assert process.pid not in CHILDREN.marks
+
+
+@pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
+def test_what_a_module_prints_takes_no_memory(stream, tmp_path, monkeypatch):
+    monkeypatch.setattr(children, "ANSWER_BYTES", 2**22)
+    before = read_peak_mib()
+    environment = make_environment(f"{FLOOD}\nflood({stream})\nsys.exit(3)\n", tmp_path)
+    with pytest.raises(SetupError, match="failed"):
+        environments.run_module(environment, "module")
+    assert read_peak_mib() - before < 100
+
+
+def test_children_of_the_process_itself_are_left_alone(tmp_path):
+    own = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        assert run_program(f"print('{RESULT}', flush=True)\n", tmp_path).status == "ok"
+        assert own.poll() is None
+    finally:
+        own.kill()
+        own.wait()
+
+
+@pytest.mark.parametrize(
+    "end", [f"print('{RESULT}', flush=True)", "sys.exit(3)", "time.sleep(600)"]
+)
+def test_no_pipe_of_a_child_is_left_open(end, tmp_path):
+    """Python would warn of it, and with PYTHONWARNINGS=error print a traceback."""
+    environment = make_environment(f"{end}\n", tmp_path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for is_live in (False, True):
+            worker = Worker(environment, "worker", {}, {}, live=is_live)
+            worker.end(ignore, 1.0)
+        del worker
+        with contextlib.suppress(SetupError):
+            environments.run_module(environment, "module", limit_s=1.0)
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
 
 
 @pytest.mark.parametrize("stream", ["sys.stdout.buffer", "sys.stderr.buffer"])
@@ -258,6 +402,13 @@ def test_a_reason_without_end_is_cut_off(field, tmp_path):
     assert len(outcome.reason) <= supervisor.LONGEST_REASON
 
 
+def test_a_truncated_message_is_reported_as_the_workers_death(tmp_path):
+    program = 'sys.stdout.write(\'{"phase": "wor\')\nsys.stdout.flush()\nos.kill(os.getpid(), 9)\n'
+    outcome = run_program(program, tmp_path)
+    assert outcome.status == "crashed"
+    assert "ended by SIGKILL" in outcome.reason
+
+
 @pytest.mark.parametrize("later", ["error", "result"])
 def test_the_first_error_is_the_reported_cause(later, tmp_path):
     """Of several ranks the others fail because the first one has."""
@@ -270,12 +421,24 @@ def test_the_first_error_is_the_reported_cause(later, tmp_path):
     assert "the cause" in outcome.reason
 
 
+def test_the_log_has_the_lines_printed_last(tmp_path):
+    lines = "for number in range(100_000): print(number, file=sys.stderr)"
+    outcome = run_program(f"{lines}\nsys.exit(1)\n", tmp_path)
+    assert outcome.log.splitlines()[-1] == "99999"
+    assert len(outcome.log.splitlines()) == 25
+
+
 @pytest.mark.parametrize(
     ("command", "limit"),
     [
+        ("run CASE", "1e300"),
         ("run CASE", "nan"),
+        ("run CASE", "0"),
+        ("plan CASE", "inf"),
         ("try FILE", "inf"),
         ("max-batch CASE --budget 1GiB", "inf"),
+        ("claims B19 --run", "inf"),
+        ("versions run CASE", "inf"),
     ],
 )
 def test_a_time_limit_without_an_end_is_refused(command, limit, tmp_path):
@@ -339,6 +502,10 @@ CHILDREN.start([sys.executable], os.environ)
 from framebench.devices.plans import process
 from framebench.engine.environments import Environment
 process.Server(Environment("torch", "1", pathlib.Path(sys.executable)))
+""",
+    "asv's builds of environments": """
+from framebench.asv.building import Building
+Building(["torch", "jax"], [])
 """,
     "pip's list of releases": """
 from framebench.engine import releases

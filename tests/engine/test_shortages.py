@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +23,12 @@ from tests.user_model.small_file import try_file, write_variant
 
 CASE = Case.from_id("transformer/torch/train/fp32/b4/tiny")
 COMPLAINT = "OSError: [Errno 28] No space left on device: '/data/x'"
+COUNT_THREADS = """
+import json, os
+import numpy
+from framebench.engine.shortages import count_blas_threads
+print(json.dumps([count_blas_threads(), len(os.listdir("/proc/self/task"))]))
+"""
 
 
 @pytest.fixture
@@ -91,3 +100,29 @@ def test_a_users_file_is_not_blamed_for_a_full_disk(
     assert "for want of room on a disk: only 0 MiB are free in" in done.stderr
     assert f"framebench: {file}" not in done.stderr
     assert "nothing was measured yet" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        {"OPENBLAS_NUM_THREADS": "1"},
+        {"GOTO_NUM_THREADS": "1"},
+        {"OMP_NUM_THREADS": "1"},
+        {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "2"},
+        {"OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "1"},
+        {"OPENBLAS_NUM_THREADS": "0", "OMP_NUM_THREADS": "1"},
+        {"OPENBLAS_NUM_THREADS": "1000"},
+        {"OPENBLAS_NUM_THREADS": "many"},
+        {"OPENBLAS_NUM_THREADS": "-1"},
+    ],
+    ids=str,
+)
+def test_openblas_starts_as_many_threads_as_are_checked(variables):
+    others = {name: value for name, value in os.environ.items() if "NUM_THREADS" not in name}
+    command = [sys.executable, "-c", COUNT_THREADS]
+    done = subprocess.run(
+        command, env=others | variables, capture_output=True, text=True, check=True
+    )
+    expected, started = json.loads(done.stdout)
+    assert expected == started

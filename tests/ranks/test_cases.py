@@ -9,7 +9,7 @@ from framebench.strategies.registry import OVER_RANKS, STRATEGIES
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import parse_any_batch
 from framebench.suite.profiles import list_cases
-from framebench.suite.selectors import select
+from framebench.suite.selectors import asks_for_ranks, select
 
 FSDP = "transformer/torch/train/fsdp"
 
@@ -62,6 +62,20 @@ def test_invalid_rank_cases_are_refused_with_a_hint(case, ranks, message):
     with pytest.raises(UnknownCase) as caught:
         parse_rank_case(case, ranks)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("selector", "has_ranks"),
+    [
+        (f"{FSDP}/b4", True),
+        ("transformer/torch/train/checkpoint+fsdp/b4", True),
+        ("transformer/torch/train/fp32/b4x2", True),
+        ("transformer/torch/train/fp32/b4", False),
+        ("transformer", False),
+    ],
+)
+def test_a_selector_asks_for_ranks_by_its_strategy_or_batch(selector, has_ranks):
+    assert asks_for_ranks(selector) == has_ranks
 
 
 def test_a_selector_selects_cases_over_ranks_only_on_request():

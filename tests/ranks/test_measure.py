@@ -120,6 +120,11 @@ def test_a_process_that_fails_ends_the_others():
     assert run_processes(2, ["-c", fails]) == 3
 
 
+def test_processes_are_given_a_coordinator_address():
+    reads = "import os; assert os.environ['JAX_COORDINATOR_ADDRESS'].startswith('localhost:')"
+    assert run_processes(2, ["-c", reads]) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",

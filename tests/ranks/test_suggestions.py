@@ -42,16 +42,18 @@ def reached(monkeypatch) -> list[Case]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "size"),
+    "arguments",
     [
-        (("advise", "transformer/*/train", "--ranks", "3", "--budget", "1GiB"), "cpu"),
-        (("advise", f"{TRAINING}/fsdp", "--budget", "1GiB"), "cpu"),
-        (("advise", f"{TRAINING}/fsdp", "--device", "a100-80gb"), "full"),
-        (("advise", f"{TRAINING}/amp_bf16+fsdp/1.3B", "--ranks", "2", "--budget", "16GiB"), "1.3B"),
-        (("advise", f"{TRAINING}/amp_bf16+fsdp/*/1.3B", "--device", "a100-80gb"), "1.3B"),
+        ("advise", f"{TRAINING}/fsdp/b8", "--parameters", "7B", "--ranks", "4"),
+        ("advise", TRAINING, "--ranks", "2", "--budget", "1GiB"),
+        ("advise", "transformer/*/train", "--ranks", "2", "--budget", "1GiB"),
+        ("advise", TRAINING, "--ranks", "3", "--budget", "1GiB"),
+        ("advise", f"{TRAINING}/fsdp", "--budget", "1GiB"),
+        ("advise", f"{TRAINING}/fsdp", "--device", "a100-80gb"),
     ],
+    ids=" ".join,
 )
-def test_a_suggested_command_reaches_the_cases_that_were_asked_about(arguments, size, reached):
+def test_a_suggested_command_reaches_the_cases_that_were_asked_about(arguments, reached):
     mistaken = framebench(*arguments, code=USAGE_ERROR)
     assert reached == []
     (command,) = COMMAND.findall(mistaken.stderr)
@@ -59,8 +61,27 @@ def test_a_suggested_command_reaches_the_cases_that_were_asked_about(arguments, 
     done = framebench(*shlex.split(command))
 
     assert done.returncode != USAGE_ERROR, done.stderr
-    assert {case.size for case in reached} == {size}
-    assert all(case.ranks > 1 for case in reached)
+    assert reached
+    for case in reached:
+        assert case.ranks > 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("advise", f"{TRAINING}/amp_bf16+fsdp/1.3B", "--ranks", "2", "--budget", "16GiB"),
+        ("advise", f"{TRAINING}/amp_bf16+fsdp/*/1.3B", "--device", "a100-80gb"),
+    ],
+    ids=" ".join,
+)
+def test_a_suggested_command_keeps_the_size_that_was_typed(arguments, reached):
+    mistaken = framebench(*arguments, code=USAGE_ERROR)
+    (command,) = COMMAND.findall(mistaken.stderr)
+
+    done = framebench(*shlex.split(command))
+
+    assert done.returncode != USAGE_ERROR, done.stderr
+    assert {(case.strategy, case.size) for case in reached} == {("amp_bf16+fsdp", "1.3B")}
 
 
 @pytest.mark.parametrize(
@@ -70,6 +91,10 @@ def test_a_suggested_command_reaches_the_cases_that_were_asked_about(arguments, 
         (
             ("predict", f"{TRAINING}/fsdp/b8/1.3B", "--ranks", "4", "--device", "h100-80gb"),
             "fsdp/b8x4/1.3B",
+        ),
+        (
+            ("advise", f"{TRAINING}/checkpoint+fsdp/b4x4/7B", "--device", "a100-80gb"),
+            "checkpoint+fsdp/b4x4/7B",
         ),
         (
             ("advise", f"{TRAINING}/checkpoint+fsdp/b4x2", "--budget", "1GiB"),
@@ -88,6 +113,14 @@ def test_described_sizes_and_combinations_are_asked_over_ranks(arguments, case, 
     assert [one.id for one in reached] == [f"{TRAINING}/{case}"]
 
 
+def test_a_described_model_over_ranks_is_searched_for_its_largest_batch(reached):
+    described = ("--parameters", "7B", "--sequence", "2048")
+    done = framebench("advise", TRAINING, *described, "--ranks", "4", "--device", "a100-80gb")
+    assert done.returncode != USAGE_ERROR, done.stderr
+    assert {case.size for case in reached} == {"7B-s2048"}
+    assert {case.ranks for case in reached} == {4}
+
+
 def test_a_size_that_contradicts_the_parameters_is_refused_over_ranks(reached):
     question = (f"{TRAINING}/fsdp/b8x4/full", "--parameters", "7B", "--device", "a100-80gb")
     done = framebench("advise", *question, code=USAGE_ERROR)
@@ -99,7 +132,10 @@ def test_a_size_that_contradicts_the_parameters_is_refused_over_ranks(reached):
     "arguments",
     [
         ("predict", f"{TRAINING}/fsdp/b8", "--ranks", "4"),
+        ("predict", f"{TRAINING}/fsdp/b8x4"),
+        ("advise", f"{TRAINING}/fsdp/b8", "--ranks", "4"),
         ("advise", f"{TRAINING}/fsdp/b8x4"),
+        ("advise", f"{TRAINING}/fsdp", "--ranks", "4"),
         ("max-batch", f"{TRAINING}/fsdp", "--ranks", "4"),
         ("explain", f"{TRAINING}/fsdp/b8x4"),
     ],

@@ -17,7 +17,8 @@ from framebench.records import store
 from framebench.records.provenance import ROOT
 from framebench.records.record import Record
 from framebench.records.store import BadRecord
-from tests.fake_records import CASE, make_measured
+from framebench.suite.profiles import list_cases
+from tests.fake_records import CASE, make_measured, record
 from tests.processes import framebench
 from tests.record_files import add_records
 
@@ -29,6 +30,12 @@ def plant_link(file: Path) -> None:
     file.symlink_to("/dev/zero")
 
 
+def plant_good_link(file: Path) -> None:
+    target = file.with_name("target")
+    target.write_text(record().model_dump_json())
+    file.symlink_to(target)
+
+
 def plant_deep(file: Path) -> None:
     file.write_text('{"peaks":' * 100_000)
 
@@ -38,12 +45,24 @@ def plant_large(file: Path) -> None:
         opened.truncate(2**40)  # sparse: it takes no space
 
 
+def plant_one_line(file: Path) -> None:
+    with file.open("w") as opened:
+        opened.truncate(2**29)  # as large as a file may be, and no line in it ends
+
+
+def plant_many_lines(file: Path) -> None:
+    file.write_text("{}\n" * 10**6)
+
+
 HOSTILE: dict[str, Plant] = {
     "link to a device": plant_link,
+    "link to a record": plant_good_link,
     "pipe": os.mkfifo,
     "folder": Path.mkdir,
     "terabyte": plant_large,
     "deep": plant_deep,
+    "one line": plant_one_line,
+    "many lines": plant_many_lines,
 }
 # {strange} stands for the stranger's folder, {into} for a new one
 READING = (
@@ -114,6 +133,44 @@ def test_commands_that_read_pass_over_hostile_files(command, strange, tmp_path):
     assert list_content(strange) == before
 
 
+def nest_folders(folder: Path) -> None:
+    """Make folders in one another, so deep that no path names the innermost one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "d" * 200
+    handle = os.open(folder, os.O_RDONLY)
+    for _ in range(30):
+        os.mkdir(name, dir_fd=handle)
+        inner = os.open(name, os.O_RDONLY, dir_fd=handle)
+        os.close(handle)
+        handle = inner
+    os.close(handle)
+
+
+@pytest.mark.parametrize("command", READING)
+def test_folders_that_are_nested_without_end_are_passed_over(command, strange, tmp_path):
+    for name in ("records", "records/m", "fits", "claims", "nodes", "nodes/n/fits", "planned"):
+        nest_folders(strange / name)
+    done = run_reading(command, strange, tmp_path)
+    assert done.returncode in (0, 1)
+    assert "File name too long" not in done.stderr
+    if command.startswith("collect"):
+        assert "1 record added" in done.stdout
+        for name in ("fits", "claims", "nodes/n/fits"):
+            assert re.search(rf"skipped {strange}/{name}/\S+: more than 8 folders", done.stderr)
+
+
+@pytest.mark.parametrize("command", READING)
+def test_a_file_in_the_place_of_a_folder_is_passed_over(command, strange, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in ("bisected", "calibration", "claims", "explained", "fits", "planned", "predicted"):
+        (strange / name).symlink_to(victim)
+    done = run_reading(command, strange, tmp_path)
+    assert done.returncode in (0, 1)
+    assert "Not a directory" not in done.stderr
+    assert victim.read_text() == "precious"
+
+
 def test_a_report_writes_through_no_link(strange, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
@@ -150,3 +207,13 @@ def test_a_link_in_place_of_a_session_is_not_followed(tmp_path):
     assert victim.read_text() == "precious"
     assert not link.is_symlink(), "the session's own file replaced it"
     assert Session.open(results, "code", "selector") == session
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o007])
+def test_records_have_the_rights_that_the_user_gives_files(umask, tmp_path):
+    before = os.umask(umask)
+    try:
+        store.append(record(list_cases()[0]), tmp_path / NAME)
+    finally:
+        os.umask(before)
+    assert (tmp_path / NAME).stat().st_mode & 0o777 == 0o666 & ~umask

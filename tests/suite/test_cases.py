@@ -116,6 +116,29 @@ def test_invalid_combinations_are_refused_with_the_reason(name, reason):
         selectors.select(f"transformer/torch/train/{name}/b4/tiny")
 
 
+@pytest.mark.parametrize(
+    ("selector", "works"),
+    [
+        ("resnet50/torch/train/*/full", "resnet50/torch/train/*/*/full"),
+        ("resnet50/torch/full", "resnet50/torch/*/*/*/full"),
+        ("resnet50/torch/train/b8", "resnet50/torch/train/*/b8"),
+        ("resnet50/train", "resnet50/*/train"),
+        ("torch/train", "*/torch/train"),
+    ],
+)
+def test_a_selector_with_a_part_left_out_is_answered_with_the_form_that_works(selector, works):
+    with pytest.raises(UnknownCase, match=re.escape(f"did you mean {works!r}?")):
+        selectors.select(selector)
+    assert selectors.select(works)
+
+
+@pytest.mark.parametrize("selector", ["resnet50/torch/trian", "resnet50/torch/train/*/*/fulll"])
+def test_a_part_that_no_case_has_suggests_no_other_form(selector):
+    with pytest.raises(UnknownCase) as error:
+        selectors.select(selector)
+    assert "did you mean" not in str(error.value)
+
+
 def test_every_measurable_small_case_has_golden_values():
     checked = 0
     for case in profiles.list_cases():

@@ -57,6 +57,22 @@ def test_the_first_release_that_changed_is_named_in_few_measurements(where, afte
     assert len(tried) <= 6  # both ends, then log2 of the 12 releases, rounded up
 
 
+@pytest.mark.parametrize("release_count", range(1, 13))
+def test_the_most_releases_that_are_announced_are_measured_where_it_takes_longest(release_count):
+    names = RELEASES[:release_count]
+    tried_counts = []
+    for where in range(1, release_count + 1):  # the last: nothing changes
+
+        def measure(release: str, where: int = where) -> ReleaseResult:
+            values = OLD if RELEASES.index(release) < where else NEW
+            return ReleaseResult(release=release, values=values, instrument="host.rss")
+
+        bisection = bisect.bisect_releases(parse(CASE), 0.01, names, measure)
+        tried_counts.append(len(bisection.tried))
+
+    assert max(tried_counts) == bisect.count_most_releases(release_count)
+
+
 def test_a_change_below_the_threshold_is_not_reported():
     bisection = bisect_values([(100.0 + release / 100,) for release in range(12)])
     assert (bisection.outcome, bisection.first) == ("no change", None)

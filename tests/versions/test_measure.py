@@ -113,6 +113,17 @@ def test_adding_a_release_writes_its_pins_and_matrix(project, monkeypatch):
     ]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_adding_a_release_names_the_table_that_lacks_its_day(is_known, project, monkeypatch):
+    days = project / "requirements/releases.csv"
+    lines = days.read_text().splitlines()
+    lines = [line for line in lines if is_known or not line.startswith("jax,0.9.1,")]
+    days.write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr(pin, "ask_pip", Mock(return_value={"jax": "0.9.1"}))
+    done = framebench("versions", "add", "jax==0.9.1", code=0)
+    assert ("add the line jax,0.9.1,YYYY-MM-DD" in done.stderr) is not is_known
+
+
 def test_the_committed_matrix_is_up_to_date(project):
     pin.write_matrix()
     assert (project / "asv.versions.json").read_text() == (ROOT / "asv.versions.json").read_text()

@@ -258,3 +258,12 @@ def test_plans_are_compared_with_the_newest_installable_release(index, tmp_path,
     assert done.returncode == 1
     assert "99.0.2 cannot be installed" in done.stderr
     assert "jittor has no plans" in done.stderr
+
+
+def test_an_index_that_does_not_answer_fails_the_run(tmp_path, monkeypatch):
+    def refuse(framework):
+        raise SetupError(f"pip cannot list the releases of {framework}: no route")
+
+    monkeypatch.setattr(releases, "list_releases", refuse)
+    done = framebench("versions", "newest", results=tmp_path)
+    assert (done.returncode, "no route" in done.stderr) == (2, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -16,7 +17,12 @@ import framebench
 from framebench.analysis import figures
 from framebench.analysis.blocks import Blocks
 from framebench.analysis.reports import verdicts
+from framebench.analysis.results import Results
 from framebench.analysis.statistics import NONE, PEAK, TIME, UNDECIDED
+from framebench.devices.plans.store import write as write_prediction
+from framebench.publish.site.machine import list_machines
+from framebench.publish.site.machine_pages import write_versions
+from framebench.publish.site.source import SourceFolder
 from framebench.records.record import Record
 from framebench.versions import judge, table
 from framebench.versions.accepted import (
@@ -28,6 +34,9 @@ from framebench.versions.accepted import (
 )
 from framebench.versions.figure import draw_changes
 from framebench.versions.judge import IMPROVEMENT, INCOMPARABLE, REGRESSION, STATUS, TOO_FEW
+from tests.callbacks import ignore
+from tests.devices.fake_predictions import make_compiled, make_planned
+from tests.explain.explanations import make_explanation
 from tests.fake_records import change_provenance
 from tests.processes import framebench as command
 from tests.processes import read_json
@@ -157,6 +166,16 @@ def test_a_status_that_changed_is_judged_by_its_blocks(
     assert len(others) == other_quantities
 
 
+def test_a_version_with_more_instructions_does_other_work():
+    count = len(ORIGINAL.step_s)
+    counted = ORIGINAL.model_copy(update={"instructions": [10**9] * count})
+    add_a_tenth = set_fields(instructions=[11 * 10**8] * count)
+    equal = make_version_blocks(counted, count=2)
+    more = make_version_blocks(counted, count=2, change=add_a_tenth)
+    assert list_verdicts(equal)["instructions"] == "same work"
+    assert list_verdicts(more)["instructions"] == "other work"
+
+
 def test_peaks_of_two_instruments_are_not_compared():
     found = list_verdicts(
         make_version_blocks(ORIGINAL, change=set_fields(peaks={"allocator.in_use": 1}))
@@ -203,7 +222,8 @@ def test_first_steps_are_judged_if_three_blocks_compile_anew(cold, verdict, reas
     [
         ("jax", NEW, "framework==version"),
         ("tensorflow==2", NEW, "torch, jax, jittor"),
-        ("jax==0.1", NEW, f"there are: {NEW}, {OLD}"),
+        ("jax==0.1", NEW, f"(machine {ORIGINAL.provenance.machine}); there are: {NEW}, {OLD}"),
+        ("jax==0.1", NEW, "run --framework jax --version 0.1 --version 0.10.2"),
         (OLD, "torch==2.13.0", "not two versions of one framework"),
         (OLD, OLD, "not two versions"),
     ],
@@ -224,6 +244,16 @@ def test_a_named_case_has_the_intervals_that_it_has_among_all_cases(results):
     assert read_intervals(named_rows) == read_intervals(rows_of_the_case)
 
 
+def test_a_regression_suggests_predictions_for_a_gpu_if_both_versions_have_them(results):
+    write_records(make_version_blocks(ORIGINAL, change=enlarge_peaks), results)
+    assert "--device" not in compare(results).stderr
+    for release in (OLD, NEW):
+        planned = make_compiled("fp32", 100, release.partition("==")[2])
+        write_prediction(results, planned, ignore)
+    command_line = f"framebench versions compare {OLD} {NEW} --device {planned.device}"
+    assert f"{command_line} --results {results}\n" in compare(results).stderr
+
+
 def test_compare_lists_regressions_and_suggests_bisection(results):
     write_records(PLANTED, results)
     printed = compare(results, "--json", code=1)
@@ -237,10 +267,11 @@ def test_compare_lists_regressions_and_suggests_bisection(results):
     )
 
 
-def test_a_suggested_bisection_repeats_the_options(results):
+@pytest.mark.parametrize("options", ["", " --threshold 2%"])
+def test_a_suggested_bisection_repeats_the_options(options, results):
     write_records(PLANTED, results)
-    printed = compare(results, "--threshold", "2%")
-    bisection = f"versions bisect --framework jax 0.9.2 0.10.2 {LARGE} --threshold 2%"
+    printed = compare(results, *options.split())
+    bisection = f"versions bisect --framework jax 0.9.2 0.10.2 {LARGE}{options}"
     assert f"{bisection} --results {results}\n" in printed.stderr
 
 
@@ -253,11 +284,27 @@ def test_compare_takes_a_threshold_in_per_cent(threshold, code, results):
     assert (LARGE in done.stderr) == (code == 1)
 
 
+def test_compare_refuses_a_threshold_that_is_no_percentage(results):
+    done = compare(write_records(PLANTED, results), "--threshold", "many", code=2)
+    assert "write for instance 5%" in done.stderr
+
+
 def test_compare_ends_with_code_3_and_suggests_a_run_if_nothing_could_be_judged(results):
     write_records(make_version_blocks(ORIGINAL, count=1, change=set_fields(peaks={})), results)
     done = compare(results, code=3)
     run = "framebench versions run --framework jax --version 0.9.2 --version 0.10.2"
     assert f"{run} --results {results}\n" in done.stderr
+
+
+def test_the_table_names_other_packages_that_differ():
+    records = []
+    for record in make_equal_blocks():
+        if record.framework_version == "0.10.2":
+            record = change_provenance(record, versions={"jax": "0.10.2+cpu", "flax": "9"})
+        records.append(record)
+    caption = table.make_table(judge.compare_versions(records, OLD, NEW)).caption
+    assert "also different: flax" in caption
+    assert "jax's build, none and cpu" in caption
 
 
 def test_regressions_come_first_and_rows_without_a_verdict_are_only_counted():
@@ -273,6 +320,44 @@ def test_regressions_come_first_and_rows_without_a_verdict_are_only_counted():
     assert folded
     assert len(shown.rows) == len(rows) - len(folded)
     assert any(note.startswith("undecided, not shown: ") for note in shown.notes)
+
+
+def test_undecided_peaks_are_counted_in_the_answer_and_named_below_the_table():
+    rows = judge.compare_versions(PLANTED, OLD, NEW)
+    peaks = [row for row in rows if row.quantity == PEAK.name and row.ratio is not None]
+    first, *others = peaks
+    undecided = first._replace(verdict=UNDECIDED, ratio=1.003, low=0.994, high=1.011)
+
+    answer = table.describe_changes([undecided, *others])
+    notes = table.make_table([undecided, *others]).notes
+
+    assert f"of {len(peaks)} cases" in answer
+    assert "undecided in 1" in answer
+    assert f"Undecided ratios of peaks: {first.case} 1.003 (0.994 to 1.011)" in " ".join(notes)
+
+
+def list_causes(results: Path) -> list[str]:
+    """Return the causes, found by `framebench explain`, that the page of releases lists."""
+    (machine,) = list_machines(PLANTED, Results(results))
+    write_versions(SourceFolder(results / "source"), machine)
+    html = "".join(file.read_text() for file in (results / "source").rglob("*.html"))
+    return re.findall("<li>([^<]*framebench explain[^<]*)</li>", html)
+
+
+def test_a_larger_peak_has_its_cause_where_both_versions_are_explained(results):
+    explained = results / "explained"
+    explained.mkdir(parents=True)
+    old = make_explanation(
+        {}, ("", "temporary", 9 * MIB), ("", "saved", 40 * MIB), version="0.9.2", case=LARGE
+    )
+    new = make_explanation(
+        {}, ("", "temporary", 6 * MIB), ("", "saved", 50 * MIB), version="0.10.2+cpu", case=LARGE
+    )
+    (explained / "old.json").write_text(old.model_dump_json())
+    assert list_causes(results) == []
+    (explained / "new.json").write_text(new.model_dump_json())
+    cause = "saved +10.0 MiB, temporary -3.0 MiB"
+    assert list_causes(results) == [f"{LARGE}, peak memory, by framebench explain: {cause}"]
 
 
 def test_the_figure_colours_decided_cells_only():
@@ -299,6 +384,12 @@ def folder_of_two_machines(results) -> Path:
     of_new_release = [record for record in PLANTED if record.framework_version == "0.10.2"]
     records = [change_provenance(record, machine="one-release") for record in of_new_release]
     return write_records([*records * 3, *PLANTED], results)
+
+
+def test_verdicts_on_too_few_blocks_make_no_figure():
+    rows = judge.compare_versions(PLANTED, OLD, NEW)
+    without_verdict = [row._replace(verdict=TOO_FEW) for row in rows]
+    assert draw_changes(pd.DataFrame(without_verdict)) is None
 
 
 def test_verdicts_on_releases_are_a_data_frame(results):
@@ -329,14 +420,19 @@ def test_the_newer_release_before_the_older_is_refused(results):
     assert done.stderr.endswith(f"the older release comes first, {OLD} {NEW}\n")
 
 
-@pytest.mark.parametrize(
-    ("selector", "named"),
-    [("unet3d/*/eval", "unet3d/*/eval"), ("unet3d/torch/eval", "unet3d/jax/eval")],
-)
-def test_named_cases_without_records_of_both_are_refused_with_a_command(selector, named, results):
+def test_named_cases_without_records_of_both_are_refused_with_counts_and_a_command(results):
     write_records(make_version_blocks(ORIGINAL), results)
-    done = compare(results, selector, code=2)
-    assert named in done.stderr
+    done = compare(results, "unet3d/*/eval", code=2)
+    assert "no case of 'unet3d/*/eval' has records of both" in done.stderr
+    assert f"{OLD}: 1 case, {NEW}: 1 case" in done.stderr
+    assert f"--version 0.10.2 'unet3d/*/eval' --results {results}\n" in done.stderr
+
+
+def test_named_cases_of_another_framework_are_refused_with_those_of_the_releases(results):
+    write_records(make_version_blocks(ORIGINAL), results)
+    done = compare(results, "unet3d/torch/*/fp32", code=2)
+    assert "the cases of 'unet3d/torch/*/fp32' are PyTorch's; those of JAX: " in done.stderr
+    assert f"compare {OLD} {NEW} 'unet3d/jax/*/fp32' --results {results}\n" in done.stderr
 
 
 def test_compare_chooses_a_machine_that_measured_the_named_case(results):
@@ -351,14 +447,41 @@ def test_compare_chooses_a_machine_that_measured_the_named_case(results):
     assert f"on {named.provenance.machine}: " in done.stderr
 
 
-def test_releases_of_two_machines_are_refused(results):
+def test_a_machine_named_by_argument_or_variable_is_used_although_it_has_one_release(
+    folder_of_two_machines, monkeypatch
+):
+    assert framebench.releases(folder_of_two_machines, machine="one-release").empty
+    monkeypatch.setenv("FRAMEBENCH_MACHINE", "one-release")
+    assert framebench.releases(folder_of_two_machines).empty
+
+
+@pytest.fixture
+def releases_of_two_machines(results) -> Path:
+    """Return results with the older release measured on `here`, and the newer on `there`."""
     records = []
     for record in make_version_blocks(ORIGINAL):
         machine = "here" if record.framework_version == "0.9.2" else "there"
         records.append(change_provenance(record, machine=machine))
-    done = compare(write_records(records, results), code=2)
-    assert f"no machine has measured both {OLD} and {NEW}" in done.stderr
+    return write_records(records, results)
+
+
+def test_releases_of_two_machines_are_refused_with_their_names(releases_of_two_machines):
+    results = releases_of_two_machines
+    done = compare(results, code=2)
+    assert f"no machine has measured both: {OLD} by here, {NEW} by there" in done.stderr
     assert f"--version 0.9.2 --version 0.10.2 --results {results}\n" in done.stderr
+    assert "--device" not in done.stderr
+
+
+def test_releases_of_two_machines_are_compared_by_predictions_if_both_have_them(
+    releases_of_two_machines,
+):
+    results = releases_of_two_machines
+    for release in (OLD, NEW):
+        planned = make_planned(framework_version=release.partition("==")[2])
+        write_prediction(results, planned, ignore)
+    suggested = f"framebench versions compare {OLD} {NEW} {planned.case} --device {planned.device}"
+    assert f"{suggested} --results {results}; to measure them: " in compare(results).stderr
 
 
 ENTRY = AcceptedRegression(
@@ -415,9 +538,9 @@ def test_accepted_regressions_are_read(tmp_path):
     ("text", "problem"),
     [
         ("[[accepted]\n", "accepted.toml: "),
-        ('[[accepted]]\nrelease = "jax==1"\n', r"accepted.0.cases\s+Field required"),
-        (WHOLE_ENTRY.replace("jax==1", "jax 1"), r"accepted.0.release\s+.*framework==version"),
-        (WHOLE_ENTRY.replace("peak memory", "peak"), r"accepted.0.quantity\s+.*step time, first"),
+        ('[[accepted]]\nrelease = "jax==1"\n', "accepted.0.cases: Field required"),
+        (WHOLE_ENTRY.replace("jax==1", "jax 1"), "accepted.0.release: .*framework==version"),
+        (WHOLE_ENTRY.replace("peak memory", "peak"), "accepted.0.quantity: .*step time, first"),
     ],
 )
 def test_a_malformed_entry_is_named(text, problem, tmp_path):

@@ -5,13 +5,18 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable
+from functools import partial
 from textwrap import wrap
 from typing import Any
 
 import matplotlib.pyplot as plt
 import matplotlib.style
+import numpy as np
+import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -134,6 +139,50 @@ def set_logarithmic(axis: Axis, low: float, high: float) -> None:
     axis.set_major_locator(LogLocator(subs=(1, 1.4, 2, 3, 5, 7)))
     axis.set_major_formatter(PLAIN)
     axis.set_minor_locator(NullLocator())
+
+
+def draw_map(
+    axes: Axes,
+    shades: pd.DataFrame | np.ndarray,
+    ratios: pd.DataFrame,
+    texts: pd.DataFrame,
+    colours: str | Colormap,
+    span: float,
+) -> None:
+    """Draw a map of ratios.
+
+    Args:
+        axes: Where it is drawn.
+        shades: What the colour of each ratio says, such as the ratio's logarithm.
+        ratios: The numbers in the map. It has no number where a text stands.
+        texts: What is written on white.
+        colours: The colours from -span to span.
+        span: Where the colours end.
+    """
+    heatmap = partial(sns.heatmap, ax=axes, cbar=False, linewidths=1.2)
+    heatmap(
+        shades,
+        annot=ratios,
+        fmt=".2f",
+        cmap=colours,
+        vmin=-span,
+        vmax=span,
+        annot_kws={"size": 6.5},
+    )
+    # a second, white map writes the texts where the first has no number
+    if ratios.isna().any(axis=None):
+        heatmap(
+            ratios.isna(),
+            mask=ratios.notna(),
+            annot=texts,
+            fmt="",
+            cmap=["white"],
+            annot_kws={"size": 6.5, "color": "0.55"},
+        )
+    axes.set(xlabel="", ylabel="")
+    axes.grid(False)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False)
+    axes.tick_params(axis="y", rotation=0)
 
 
 def read_finding_and_source(figure: Figure) -> tuple[str, str]:

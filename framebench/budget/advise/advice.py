@@ -138,6 +138,23 @@ class Candidate:
             return 0
         return self.speed.throughput or 0
 
+    @property
+    def smallest_timed(self) -> Row | None:
+        """Return the row of the smallest batch with a speed, or None if no batch has one."""
+        return min(self.timed_rows, key=attrgetter("batch"), default=None)
+
+    def find_faster_batch(self) -> Row | None:
+        """Return the fastest row of a batch between that of `speed` and this one, if it is faster.
+
+        It was measured by instruments without calibration, and so does not rank the candidate.
+        """
+        fastest = self.speed
+        for row in self.timed_rows:
+            is_between = self.speed and self.speed.batch < row.batch <= self.case.batch
+            if fastest and is_between and (row.throughput or 0) > (fastest.throughput or 0):
+                fastest = row
+        return None if fastest is self.speed else fastest
+
 
 @dataclass(frozen=True)
 class BudgetAdvice:
@@ -218,7 +235,7 @@ def advise(
         different_result=different_result,
         unsearched=sorted(unsearched, key=lambda c: (c.peak.least_needs, c.case)),
         too_large=sort_candidates(too_large, "memory"),
-        left_out=refused | explain_left_out(rows, question.size),
+        left_out=explain_left_out(rows, question.size) | refused,
     )
 
 

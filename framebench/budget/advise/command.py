@@ -60,6 +60,7 @@ CASES_HELP = (
     "Such as transformer/*/train/*/b4/cpu. Without a batch, the largest that fits; with "
     "--device and no size, or with --parameters, the usual one."
 )
+EXAMPLE_DEVICE = "h100-80gb"  # in a suggested command, where the user named none
 FACTORS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 
 
@@ -149,6 +150,14 @@ def advise(
             "--parameters it has, such as 124M",
             2,
         )
+    if described and device is None and (ranks or selectors.asks_for_ranks(selector)):
+        full_selector = complete_rank_selector(selector, ranks, described)
+        options = f" --device {EXAMPLE_DEVICE}{repeat_options(results, budget)}"
+        fail(
+            "over ranks a model that is only described is predicted for a device: framebench "
+            f"advise '{full_selector}'{options}",
+            2,
+        )
     if device is not None:
         any_fits = answer_for_device(selector, described, device, budget, ranks, results, as_json)
         end_command(any_fits)
@@ -157,8 +166,6 @@ def advise(
     if ranks or selectors.asks_for_ranks(selector):
         from framebench.ranks.advice import advise as advise_over_ranks
 
-        if described:
-            fail("over ranks a model that is only described is predicted for a --device", 2)
         cases = select_over_ranks(selector, ranks, repeat_options(results, budget))
         end_command(advise_over_ranks(cases, budget, results, as_json))
     question = make_question(selector, budget, parameters, shape_options, current, sort)
@@ -226,8 +233,12 @@ def answer_for_device(
         search_over_ranks,
     )
 
-    asks_for_ranks = ranks or selectors.asks_for_ranks(selector)
-    if asks_for_ranks and (not ranks or selectors.names_batch(selector)):
+    if ranks and not selectors.names_batch(selector):
+        question = parse_selector(selector)
+        if described is not None:
+            question = set_described_size(question, described)
+        return search_over_ranks(question, ranks, device, budget, results, as_json)
+    if ranks or selectors.asks_for_ranks(selector):
         options = f" --device {device}{repeat_options(results, budget)}"
         cases = select_over_ranks(selector, ranks, options, described or FULL_SIZE)
         if described is not None and cases[0].size != described:
@@ -236,11 +247,9 @@ def answer_for_device(
             cases, left_out={}, device_name=device, budget=budget, results=results, as_json=as_json
         )
     question = parse_selector(selector)
+    is_described = described is not None
     if described is not None:
         question = set_described_size(question, described)
-    if ranks:
-        return search_over_ranks(question, ranks, device, budget, results, as_json)
-    is_described = described is not None
     return advise_on_device(question, device, budget, results, as_json, is_described)
 
 
@@ -285,7 +294,10 @@ def say_raised_batch(batch: str, cases: Sequence[Case]) -> None:
     requested_batch, _, _ranks = batch.removeprefix("b").partition("x")
     first = cases[0]
     if str(first.batch) != requested_batch:
-        say(f"{first.ranks} ranks do not divide {batch}: of {first.batch} samples instead")
+        say(
+            f"a batch of {requested_batch} does not divide by {first.ranks} ranks: of "
+            f"{first.batch} samples instead"
+        )
 
 
 def set_described_size(question: ParsedSelector, size: str) -> ParsedSelector:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import pandas as pd
@@ -46,7 +47,9 @@ COLUMNS = {
     "rate": TableColumn("throughput"),
     "torch_ratio": TableColumn("x torch"),
     "judged_by": TableColumn("judged by", priority=DETAIL),
+    "measured_at": TableColumn("measured at", priority=DETAIL),
     "kept_bytes": TableColumn("kept MiB", format_mib, priority=DETAIL),
+    "machine": TableColumn("machine", priority=DETAIL),
 }
 ORDER_TEXTS: dict[SortOrder, str] = {
     "speed": "fastest first",
@@ -56,6 +59,7 @@ ORDER_TEXTS: dict[SortOrder, str] = {
 NOT_CALIBRATED = "not calibrated"  # by instruments whose machine has passed no calibration
 MOST_CANDIDATES_SHOWN = 5  # unless all are asked for
 NOT_STUDIED = f"how well predictions hold beyond {STUDIED_REACH} times was not studied"
+WIDE = 1.05  # the upper end of a peak over the peak, from which on a table shows it
 EXTRAPOLATED = (
     "may reach: extrapolated, the largest batch that fits if memory grows on as measured, far "
     f"beyond measured batches; {NOT_STUDIED}"
@@ -188,13 +192,14 @@ def make_table_row(candidate: Candidate, machine: str) -> dict[str, object]:
 def format_peak(candidate: Candidate) -> str:
     """Return the peak in MiB, with its interval if it was predicted.
 
-    Far beyond measured batches it has only the upper end: how often intervals cover there was not
-    studied, but what the job needs rests on this end.
+    Far beyond measured batches it has only the upper end, and only one that is far above it: how
+    often intervals cover there was not studied, but what the job needs rests on this end.
     """
     peak = candidate.peak
     text = format_mib(peak.value)
     if candidate.is_far:
-        return f"about {text} to {format_mib(peak.high)}"
+        is_wide = peak.high is not None and peak.high > WIDE * peak.value
+        return f"about {text} to {format_mib(peak.high)}" if is_wide else f"about {text}"
     if peak.low is not None:
         text += f" ({format_mib(peak.low)} - {format_mib(peak.high)})"
     return text
@@ -211,7 +216,13 @@ def make_speed_cells(speed: Row, batch: int) -> dict[str, str]:
     (ratio,) = format_time_ratios(pd.DataFrame([vars(speed)]), "torch_ratio")
     if speed.torch_ratio is not None:
         ratio += other_batch
-    return {"rate": rate, "torch_ratio": ratio}
+    return {"rate": rate, "torch_ratio": ratio, "measured_at": f"b{speed.batch} {speed.size}"}
+
+
+def describe_faster_batch(speed: Row) -> str:
+    """Return the speed of a faster batch in words."""
+    remark = "" if is_calibrated(speed) else f", {NOT_CALIBRATED}, so not ranked"
+    return f"{format_rate(speed)} at b{speed.batch}{remark}"
 
 
 def find_order(advice: BudgetAdvice) -> SortOrder:
@@ -230,8 +241,8 @@ def find_order(advice: BudgetAdvice) -> SortOrder:
 def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield notes on candidates, each after the candidate's name.
 
-    They are about an unknown batch, a predicted peak, and a result that differs from the
-    baseline's.
+    They are about an unknown batch, a predicted peak, the smallest timed batch, a faster batch, and
+    a result that differs from the baseline's.
     """
     if any(candidate.measured_fit for candidate in candidates):
         yield EXTRAPOLATED
@@ -245,6 +256,15 @@ def list_candidate_notes(candidates: Sequence[Candidate]) -> Iterator[str]:
         if candidate.peak.kind == "predicted" and not candidate.measured_fit:
             remark = f"; {NOT_STUDIED}" if candidate.is_far else ""
             yield f"{candidate.name} b{case.batch}: predicted, {candidate.peak.method}{remark}"
+        smallest = candidate.smallest_timed
+        if smallest and not candidate.speed:
+            yield (
+                f"{candidate.name} b{case.batch}: the smallest batch that was timed is "
+                f"b{smallest.batch} ({format_rate(smallest)}); smaller ones may be far slower"
+            )
+        faster = candidate.find_faster_batch()
+        if faster:
+            yield f"{candidate.name}: faster at a larger batch: {describe_faster_batch(faster)}"
         if not case.same_mathematics:
             # a strategy that keeps the loss, and still differs, does so through batch norm
             difference = BATCH_NORM if case.strategy_spec.same_loss else case.strategy_spec.summary
@@ -257,13 +277,22 @@ def format_rate(speed: Row) -> str:
 
 
 def describe_briefly(candidate: Candidate) -> str:
-    """Return a candidate with its needs, at the batch that answers lead with."""
-    shown = candidate.shown
-    needs = format_guessed_needs(shown.peak.needs, shown.peak.least_needs)
-    remark = "" if shown.peak.kind == "measured" else ", predicted"
-    if shown.is_far:
-        remark += f" by peaks up to batch {shown.measured_up_to}"
-    return f"{shown.name} at batch {shown.case.batch} (needs {needs} MiB{remark})"
+    """Return a candidate with its batch and its needs."""
+    needs = format_guessed_needs(candidate.peak.needs, candidate.peak.least_needs)
+    remark = "" if candidate.peak.kind == "measured" else ", predicted"
+    return f"{candidate.name} at {describe_batch(candidate)} (needs {needs} MiB{remark})"
+
+
+def describe_batch(candidate: Candidate) -> str:
+    """Return the batch in words; if it is far, the largest measured batch comes first."""
+    batch = candidate.case.batch
+    if not candidate.is_far:
+        return f"batch {batch}"
+    condition = f"if memory grows on as measured up to batch {candidate.measured_up_to}"
+    if not candidate.measured_fit:
+        return f"batch {batch}, {condition}"
+    measured_batch = candidate.measured_fit.case.batch
+    return f"batch {measured_batch} at least (measured), and about {batch} {condition}"
 
 
 def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
@@ -297,16 +326,21 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         unsearched = format_count(len(advice.unsearched), "other", "others")
         by_framework = count_by_framework(advice.unsearched)
         sentences.append(f"{unsearched} may fit: no search has tried them ({by_framework}).")
-    sentences += explain_missing(advice)
+        sentences.append(suggest_faster(advice, options))
+    sentences += explain_missing_frameworks(advice)
     return " ".join(filter(None, sentences))
 
 
 def describe_no_candidates(advice: BudgetAdvice) -> str:
-    """Return that no record could be advice, with a reason if there is one."""
+    """Return that no record could be advice, with a reason, if any of the batch in question."""
     text = "nothing that computes the same has a record that could be advice"
-    for case, reason in advice.left_out.items():  # those of the batch in question come first
-        return f"{text}, such as {case}: {reason}"
-    return text
+    if not advice.left_out:
+        return text
+    batch = f"/b{advice.question.batch}/"
+    of_batch = [case for case in advice.left_out if batch in case]
+    case = (of_batch or list(advice.left_out))[0]
+    reason = advice.left_out[case].removeprefix(f"{case} ")
+    return f"{text}, such as {case}: {reason}"
 
 
 def count_by_framework(candidates: Sequence[Candidate]) -> str:
@@ -315,24 +349,26 @@ def count_by_framework(candidates: Sequence[Candidate]) -> str:
     return ", ".join(f"{count} {framework}" for framework, count in counts.most_common())
 
 
-def explain_missing(advice: BudgetAdvice) -> Iterator[str]:
-    """Yield why nothing fits or may fit, for each such framework of the question."""
+def explain_missing_frameworks(advice: BudgetAdvice) -> Iterator[str]:
+    """Yield a sentence for each framework of the question with nothing that fits or may fit."""
     present = {candidate.case.framework for candidate in advice.fitting + advice.unsearched}
     for framework in advice.question.frameworks:
-        if framework in present:
-            continue
-        too_large = [c for c in advice.too_large if c.case.framework == framework]
-        different = [c for c in advice.different_result if c.case.framework == framework]
-        reasons = [why for case, why in advice.left_out.items() if f"/{framework}/" in case]
-        if too_large:
-            closest = describe_briefly(too_large[0])
-            yield f"Nothing of {framework} fits; closest: {closest}."
-        elif different:
-            yield f"Of {framework} only what computes something else fits (--all shows it)."
-        elif reasons:
-            yield f"Of {framework} no record supports advice: {reasons[0]}."
-        else:
-            yield f"There are no such records of {framework}."
+        if framework not in present:
+            yield explain_missing(framework, advice)
+
+
+def explain_missing(framework: str, advice: BudgetAdvice) -> str:
+    """Return why nothing of a framework fits or may fit."""
+    for candidate in advice.too_large:  # the closest first
+        if candidate.case.framework == framework:
+            return f"Nothing of {framework} fits; closest: {describe_briefly(candidate)}."
+    for candidate in advice.different_result:
+        if candidate.case.framework == framework:
+            return f"Of {framework} only what computes something else fits (--all shows it)."
+    for case_id, reason in advice.left_out.items():
+        if case_id.split("/")[1] == framework:
+            return f"Of {framework} no record supports advice: {reason}."
+    return f"There are no such records of {framework}."
 
 
 def describe_unsearched(advice: BudgetAdvice, options: str) -> str:
@@ -354,6 +390,26 @@ def describe_unsearched(advice: BudgetAdvice, options: str) -> str:
     )
 
 
+def suggest_faster(advice: BudgetAdvice, options: str) -> str:
+    """Return a sentence with the fastest candidate that may fit, or "" if none is faster.
+
+    It is faster if the intervals of both do not overlap.
+    """
+    best = advice.fitting[0]
+    if find_order(advice) != "speed" or not advice.unsearched:
+        return ""
+    candidate = max(advice.unsearched, key=attrgetter("throughput"))
+    speed = candidate.speed
+    is_slower = candidate.throughput <= best.throughput
+    if speed is None or is_slower or do_intervals_overlap(speed, best.speed):
+        return ""
+    search = f"{make_search_command(candidate.case, options)} --max-batch {candidate.case.batch}"
+    return (
+        f"If {candidate.name} does, it is faster: {format_rate(speed)} at batch {speed.batch}. "
+        f"`{search}` tells."
+    )
+
+
 def make_search_command(case: Case, options: str) -> str:
     """Return the command that searches for a case's largest batch, which ends with `options`."""
     return (
@@ -370,20 +426,26 @@ def describe_rank(advice: BudgetAdvice) -> str:
         rank = f"is {describe_fastest(advice.fitting)}: {format_rate(best.speed)}"
         if best.speed.case != best.shown.case.id:
             rank += f", measured at b{best.speed.batch} {best.speed.size}"
+        faster = best.find_faster_batch()
+        if faster:
+            rank += f" ({describe_faster_batch(faster)})"
         return rank
-    unknown = "; its speed is not known" if advice.question.by == "speed" else ""
-    rank = f"comes first ({ORDER_TEXTS[order]}{unknown})"
-    least = best.shown.peak.needs
-    ties = []
-    for other in others:
-        if order == "batch":
-            is_tie = other.case.batch == best.case.batch
-        else:
-            is_tie = are_equal_amounts(other.shown.peak.needs, least)
-        if is_tie:
-            ties.append(other.name)
-    if ties:
-        rank += f", like {', '.join(ties)}"
+    if advice.question.by == "speed":
+        rank = f"comes first ({ORDER_TEXTS[order]}; its speed is not known"
+        if best.smallest_timed and not best.speed:
+            rank += f" below batch {best.smallest_timed.batch}"
+        rank += ")"
+    else:
+        rank = f"comes first ({ORDER_TEXTS[order]})"
+    if order == "batch":
+        ties = [c.name for c in others if c.case.batch == best.case.batch]
+        if ties:
+            rank += f", with as large a batch by {', '.join(ties)}"
+    if order == "memory":
+        least = best.shown.peak.needs
+        ties = [c.name for c in others if are_equal_amounts(c.shown.peak.needs, least)]
+        if ties:
+            rank += f", with as little by {', '.join(ties)}"
     return rank
 
 
@@ -499,9 +561,13 @@ def list_notes(
     if show_all:
         for case, why in advice.left_out.items():
             yield f"no advice: {case}: {why}"
-        return
-    shown_count = min(len(advice.fitting), MOST_CANDIDATES_SHOWN)
-    if len(advice.candidates) > shown_count or advice.left_out:
+    elif (
+        len(advice.fitting) > MOST_CANDIDATES_SHOWN
+        or advice.different_result
+        or advice.unsearched
+        or advice.too_large
+        or advice.left_out
+    ):
         yield "--all also shows the rest"
 
 

@@ -44,6 +44,7 @@ from framebench.suite import selectors
 from framebench.suite.case import BATCH, DEFAULT_SIZE, FULL_SIZE, Case
 from framebench.suite.counting import format_count
 from framebench.suite.hypothetical import LARGEST_BATCH
+from framebench.suite.user_file import Fault
 from framebench.user_file import trial
 from framebench.user_file.opening import open_model
 from framebench.user_file.strategies import parse_strategies
@@ -54,9 +55,10 @@ CASES_HELP = (
 MINUTES_HELP = "For each search, after which no other batch is tried."
 FIRST_BATCH = 8  # at which a file is looked into
 EVALUATED_BATCH = 64  # tried first by `evaluate` if none is named
-EXAMPLE_OVER_RANKS = (
-    "framebench max-batch 'transformer/torch/train/fsdp' --ranks 8 --device h100-80gb"
-)
+# in a suggested command, where the user named none
+EXAMPLE_OVER_RANKS = "transformer/torch/train/fsdp"
+EXAMPLE_RANKS = 8
+EXAMPLE_DEVICE = "h100-80gb"
 TimeLimit = Annotated[float, typer.Option(min=0.01, max=MOST_S, help="Seconds for each process.")]
 
 
@@ -105,16 +107,17 @@ def max_batch_(
     options = runner.Options(time_limit_s=time_limit)
     searches = SearchRun(budget, max_batch, options, minutes, results, as_json)
     if is_file:
-        with (
-            lock_for_measuring(results, searches.describe_saved),
-            open_model(Path(selector), scenario, named_strategies, FIRST_BATCH, env, results) as (
-                cases,
-                environment,
-                folder,
-            ),
-        ):
-            for case in cases:
-                searches.search(case, environment, folder)
+        try:
+            with (
+                lock_for_measuring(results, searches.describe_saved),
+                open_model(
+                    Path(selector), scenario, named_strategies, FIRST_BATCH, env, results
+                ) as (cases, environment, folder),
+            ):
+                for case in cases:
+                    searches.search(case, environment, folder)
+        except Fault as error:
+            fail(str(error), 2)
     else:
         for case in choose_cases(selector):
             # another interpreter may have other releases than what was saved
@@ -207,7 +210,7 @@ def answer_for_device(
 ) -> bool | None:
     """Search by predictions for a device that is not here, and return whether any batch fits.
 
-    Return None if nothing could be predicted. Raises Fault, UnknownCase and UnknownDevice.
+    Return None if nothing could be predicted. Raises UnknownCase and UnknownDevice.
     """
     if not selector.endswith(".py"):
         from framebench.devices.fit.advice import advise_on_device
@@ -218,17 +221,21 @@ def answer_for_device(
             size=parsed.size or FULL_SIZE,
         )
         return advise_on_device(question, device, budget, results, as_json)
-    model = trial.inspect_file(Path(selector), FIRST_BATCH, scenario=scenario)
-    return on_device.fit_file(
-        model=model,
-        strategies=strategies or [model.baseline.strategy],
-        device_name=device,
-        budget=budget,
-        largest_batch=True,
-        results=results,
-        env=env,
-        as_json=as_json,
-    )
+    try:
+        model = trial.inspect_file(Path(selector), FIRST_BATCH, scenario=scenario)
+        strategies = strategies or [model.baseline.strategy]
+        return on_device.fit_file(
+            model=model,
+            strategies=strategies,
+            device_name=device,
+            budget=budget,
+            largest_batch=True,
+            results=results,
+            env=env,
+            as_json=as_json,
+        )
+    except Fault as error:
+        fail(str(error), 2)
 
 
 def answer_over_ranks(
@@ -246,11 +253,17 @@ def answer_over_ranks(
     """
     if selector.endswith(".py"):
         fail("--ranks takes the suite's cases, not a file", 2)
-    names_batch = any(map(BATCH.fullmatch, selector.split("/")))
-    if not selector or ranks is None or device is None or names_batch:
+    parts = selector.strip("/").split("/")
+    batches = [part for part in parts if BATCH.fullmatch(part)]
+    if not selector or ranks is None or device is None or batches:
+        example = "/".join("*" if part in batches else part for part in parts)
+        _, _, ranks_of_batch = batches[0].partition("x") if batches else ("", "", "")
+        example_ranks = ranks or ranks_of_batch or EXAMPLE_RANKS
         fail(
             "the largest batch over ranks is only predicted: name a workload, --ranks and "
-            f"--device, and no batch, as in {EXAMPLE_OVER_RANKS}{repeat_options(results, budget)}",
+            f"--device, and no batch: framebench max-batch '{example or EXAMPLE_OVER_RANKS}' "
+            f"--ranks {example_ranks} --device {device or EXAMPLE_DEVICE}"
+            f"{repeat_options(results, budget)}",
             2,
         )
     from framebench.devices.fit.advice import search_over_ranks  # imports pandas
@@ -346,10 +359,12 @@ def find_evaluated_case(selector: str) -> Case:
     selected = selectors.select(f"{workload}/{framework}/{scenario}/{strategy}/*/{size}")
     cases = {replace(case, batch=batch) for case in selected}  # one, if only batches differed
     example = replace(min(cases), scenario="eval", strategy="no_grad").id
-    if (scenario, strategy) != ("eval", "no_grad") or len(cases) > 1:
+    if (scenario, strategy) != ("eval", "no_grad"):
+        fail(f"evaluate takes eval/no_grad alone, not {scenario}/{strategy}: {example}", 2)
+    if len(cases) > 1:
         fail(
-            f"evaluate takes eval/no_grad of one workload and framework, not {selector!r}: write "
-            f"for instance {example}",
+            f"evaluate takes one workload and framework, and {selector!r} names {len(cases)} "
+            f"cases. Write for instance {example}",
             2,
         )
     return cases.pop()

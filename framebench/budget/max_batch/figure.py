@@ -42,11 +42,15 @@ def read_searches(results: Path, machine: str) -> pd.DataFrame:
     A row is the newest search of a case and budget. `largest` is 0 where nothing fits, `answer`
     says it in words. Files that cannot be read are named in a warning.
     """
-    newest = {}
-    for fit in sorted(load_searches(results), key=lambda fit: fit.provenance.measured_at):
+    rows = []
+    for fit in load_searches(results):
         if fit.provenance.machine == machine:
-            newest[fit.case, fit.budget_bytes] = fit
-    return pd.DataFrame([make_row(fit) for fit in newest.values()])
+            rows.append(make_row(fit))
+    searches = pd.DataFrame(rows)
+    if searches.empty:
+        return searches
+    newest = searches.sort_values("measured_at")
+    return newest.drop_duplicates(["case", "budget_bytes"], keep="last")
 
 
 def make_row(fit: Fit) -> dict[str, object]:

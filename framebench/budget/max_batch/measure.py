@@ -132,13 +132,12 @@ class Prober:
             return Probe(batch=batch, outcome="failed", reason=reason)
         measured = {name: fields[name] for name in Probe.model_fields if name in fields}
         probe = Probe(batch=batch, outcome="fits", **measured)
-        peak = probe.peak or 0
-        if limit is None or peak <= limit:
+        if limit is None or (probe.peak or 0) <= limit:
             return probe
         # some kernels map memory that the kernel's limit does not count
         reason = (
-            f"finished, but used {peak / MIB:.2f} MiB by {probe.instrument}: memory beyond the "
-            "budget was taken"
+            f"finished, but used {format_mib(probe.peak)} by {probe.instrument}: memory beyond "
+            "the budget was taken"
         )
         if not probe.limited:
             reason += "; nothing enforces a limit here"
@@ -298,7 +297,7 @@ def describe_need(confirmation: Probe | None, budget: int) -> str:
     if confirmation is None or confirmation.needs is None:
         reason = confirmation.reason if confirmation else None
         return f"did not finish without a limit either: {reason}"
-    text = f"needs {confirmation.needs / MIB:.2f} MiB"
+    text = f"needs {format_mib(confirmation.needs)}"
     if confirmation.needs <= budget:
         text += f" by {confirmation.instrument}, and the limit counts more than that instrument"
     return text
@@ -308,3 +307,8 @@ def find_file(results: Path, environment: Environment) -> Path:
     """Return the file of this machine's searches with one release of a framework."""
     machine = provenance.read_machine_name()
     return results / "fits" / machine / f"{environment.name}{store.SUFFIX}"
+
+
+def format_mib(count: int | None) -> str:
+    """Return bytes in MiB, with the unit."""
+    return "-" if count is None else f"{count / MIB:.2f} MiB"

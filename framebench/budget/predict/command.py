@@ -114,18 +114,28 @@ def predict(
     """
     is_file = case.endswith(".py")
     if budget and (device or not is_file):
-        fail("--budget takes a file of yours that runs here: `framebench advise` says what fits", 2)
+        command = "try" if is_file else "advise"
+        on_device_option = f" --device {device}" if device else ""
+        fail(
+            "--budget takes a file of yours that runs here; what fits: "
+            f"framebench {command} '{case}'{on_device_option} --budget SIZE",
+            2,
+        )
     if strategies and not is_file:
         fail("--strategies takes a file; of a case, a strategy is the fourth part", 2)
-    if is_file and ranks:
-        fail("--ranks takes the suite's cases, not a file", 2)
     if is_file:
+        if ranks:
+            fail("--ranks takes the suite's cases, not a file", 2)
         chosen = parse_strategies(strategies, scenario)
-        if device is not None:
-            model = trial.inspect_file(Path(case), batch, scenario=scenario)
-            on_device.show_needs_of_file(model, chosen, device, results, env, as_json)
-            return
-        print_predictions(predict_file(Path(case), scenario, chosen, batch, budget, env), as_json)
+        try:
+            if device is not None:
+                model = trial.inspect_file(Path(case), batch, scenario=scenario)
+                on_device.show_needs_of_file(model, chosen, device, results, env, as_json)
+                return
+            predictions, labels = predict_file(Path(case), scenario, chosen, batch, budget, env)
+        except Fault as error:
+            fail(str(error), 2)
+        print_predictions(predictions, as_json, labels)
     elif device is not None:
         selector = case
         if ranks:
@@ -135,58 +145,55 @@ def predict(
         predict_rank(case, ranks, as_json)
     else:
         parsed = hypothetical.parse_any_batch(case)
-        predictions = {parsed: predict_case(parsed, machine, results)}
+        predictions = {parsed.id: predict_case(parsed, machine, results)}
         print_predictions(predictions, as_json, is_single=True)
 
 
 def print_predictions(
-    predictions_by_case: Mapping[Case, Sequence[PeakPrediction]],
+    predictions_by_case: Mapping[str, Sequence[PeakPrediction]],
     as_json: bool,
+    labels: Mapping[str, str] | None = None,
     is_single: bool = False,
 ) -> None:
     """Print the predictions by case, a line for each method, and the case's needs.
 
-    With `is_single` the JSON is that of the one case, and otherwise a list of cases.
+    `labels` has the text that is printed instead of a case's id. With `is_single` the JSON is that
+    of the one case, and otherwise a list of cases.
     """
     if as_json:
         cases = []
-        for case, predictions in predictions_by_case.items():
-            cases.append({"case": case.id, "predictions": list(map(asdict, predictions))})
+        for case_id, predictions in predictions_by_case.items():
+            cases.append({"case": case_id, "predictions": list(map(asdict, predictions))})
         echo(json.dumps(cases[0] if is_single else cases, indent=1))
         return
-    for case, predictions in predictions_by_case.items():
-        echo(case.label)
-        for prediction in predictions:
-            print_prediction(prediction)
-
-
-def print_prediction(prediction: PeakPrediction) -> None:
-    """Print the peak by one method in a line, and below it the needs, where records tell them."""
     # these import pandas
     from framebench.analysis.needs import MARGIN, NOT_IN_BUDGET, format_guessed_needs
     from framebench.analysis.rendering import format_mib
 
-    peak = "-"
-    if prediction.bytes is not None:
-        peak = f"{format_mib(prediction.bytes)} MiB"
-    if prediction.low is not None:
-        peak += f" ({format_mib(prediction.low)} to {format_mib(prediction.high)})"
-    echo(f"  {prediction.method:<13} {peak:>13}  {prediction.note}")
-    if prediction.needs_bytes is None:
-        return
-    least_needs = prediction.least_needs_bytes or prediction.needs_bytes
-    needs = f"{format_guessed_needs(prediction.needs_bytes, least_needs)} MiB"
-    kept = f"{format_mib(prediction.kept_bytes)} MiB kept next to it"
-    if prediction.kept_lender:
-        kept += f" (by published searches on {prediction.kept_lender})"
-    if least_needs < prediction.needs_bytes:
-        kept += " at the most that was seen with other strategies"
-    echo(
-        f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {kept}, "
-        f"and {MARGIN - 1:.0%}"
-    )
-    if prediction.instrument == "host.rss":
-        echo(f"  {NOT_IN_BUDGET}")
+    for case_id, predictions in predictions_by_case.items():
+        echo((labels or {}).get(case_id, case_id))
+        for prediction in predictions:
+            peak = "-"
+            if prediction.bytes is not None:
+                peak = f"{format_mib(prediction.bytes)} MiB"
+            if prediction.low is not None:
+                peak += f" ({format_mib(prediction.low)} to {format_mib(prediction.high)})"
+            echo(f"  {prediction.method:<13} {peak:>13}  {prediction.note}")
+            if prediction.needs_bytes is None:
+                continue
+            least_needs = prediction.least_needs_bytes or prediction.needs_bytes
+            needs = f"{format_guessed_needs(prediction.needs_bytes, least_needs)} MiB"
+            kept = f"{format_mib(prediction.kept_bytes)} MiB kept next to it"
+            if prediction.kept_lender:
+                kept += f" (by published searches on {prediction.kept_lender})"
+            if least_needs < prediction.needs_bytes:
+                kept += " at the most that was seen with other strategies"
+            echo(
+                f"  {'needs':<13} {needs:>13}  what a budget must have: the peak, {kept}, "
+                f"and {MARGIN - 1:.0%}"
+            )
+            if prediction.instrument == "host.rss":
+                echo(f"  {NOT_IN_BUDGET}")
 
 
 def predict_file(
@@ -196,21 +203,23 @@ def predict_file(
     batch: int,
     budget: int | None,
     env: str | None,
-) -> dict[Case, list[PeakPrediction]]:
-    """Predict a user's own model by fake tensors, and return the predictions by case.
+) -> tuple[dict[str, list[PeakPrediction]], dict[str, str]]:
+    """Predict a user's own model by fake tensors, and return predictions and labels by case.
 
     With a budget in bytes it is also run under that limit. Raises Fault.
     """
     predictions = {}
+    labels = {}
     with open_shapes(file, scenario, strategies, batch, env) as (cases, left_out, environment):
         for case in cases:
+            labels[case.id] = case.label
             say(f"{case.label}: running on tensors without numbers, seconds to minutes")
-            predictions[case] = [predict_by_fake_tensors(case, environment)]
+            predictions[case.id] = [predict_by_fake_tensors(case, environment)]
             if budget:
-                predictions[case].append(try_under_limit(case, budget, environment))
-        for name, why in left_out.items():
-            say(f"left out: {name}: {why}")
-        return predictions
+                predictions[case.id].append(try_under_limit(case, budget, environment))
+    for name, why in left_out.items():
+        say(f"left out: {name}: {why}")
+    return predictions, labels
 
 
 def predict_case(case: Case, machine: str | None, results: Path) -> list[PeakPrediction]:

@@ -53,7 +53,10 @@ def advise_on_device(
     batch. Raises UnknownCase and UnknownDevice.
     """
     device = find(device_name)
-    workload, framework, scenario, strategy = complete_question(question)
+    workload = question.workload or "transformer"
+    framework = question.framework or "*"
+    scenario = question.scenario or "train"
+    strategy = question.strategy or "*"
     size, batch = question.size, question.batch
     is_usual_batch = batch is None and (size is None or size_is_described)
     if size is None and FULL_SIZE in load_workload(workload).sizes:
@@ -95,16 +98,6 @@ def advise_on_device(
         f"'{named}/b{usual_batch}/{size}' --device {device_name}{repeat_options(results, budget)}"
     )
     return search_on_device(cases, left_out, device_name, budget, results, as_json)
-
-
-def complete_question(question: ParsedSelector) -> tuple[str, str, str, str]:
-    """Return workload, framework, scenario and strategy, the usual ones where left out."""
-    return (
-        question.workload or "transformer",
-        question.framework or "*",
-        question.scenario or "train",
-        question.strategy or "*",
-    )
 
 
 def suggest_savers(
@@ -162,7 +155,10 @@ def choose_candidates(
 
 def take_float16(case: Case) -> Case:
     """Return the case in float16 if it is in mixed precision with bfloat16, else the case."""
-    return replace(case, strategy=case.strategy.replace("amp_bf16", "amp_fp16"))
+    parts = case.strategy.split("+")
+    return replace(
+        case, strategy="+".join("amp_fp16" if part == "amp_bf16" else part for part in parts)
+    )
 
 
 def select_whole_frameworks(
@@ -275,11 +271,15 @@ def search_on_device(
         run_rounds(searches, device, results, environment)
     except KeyboardInterrupt:
         interrupted = True
-    answered = [search.result for search in searches if search.has_answer]
+    answered = [search for search in searches if search.has_answer]
     has_succeeded: bool | None = False
     if answered:
-        has_succeeded = show_assessments(answered, None, left_out, results, as_json, interrupted)
-        if has_succeeded and any(map(ended_with_failure, answered)):
+        assessments = [search.result for search in answered]
+        any_fits = show_assessments(
+            assessments, None, left_out, results, as_json, is_interrupted=interrupted
+        )
+        has_succeeded = any_fits
+        if any_fits and any(map(ended_with_failure, assessments)):
             has_succeeded = False
     if interrupted:
         all_of_them = format_count(len(searches), "strategy", "strategies")
@@ -307,7 +307,10 @@ def search_over_ranks(
     UnknownCase and UnknownDevice.
     """
     device = find(device_name)
-    workload, framework, scenario, strategy = complete_question(question)
+    workload = question.workload or "transformer"
+    framework = question.framework or "*"
+    scenario = question.scenario or "train"
+    strategy = question.strategy or "*"
     size = question.size or FULL_SIZE
     named = f"{workload}/{framework}/{scenario}/{strategy}"
     candidates = match_smallest_cases(f"{named}/*/{size}", ranks)

@@ -48,17 +48,20 @@ INCOMPLETE = (
     "fits at the upper end of the error, and what is beyond the second does not; a batch that is "
     "named, as in .../b512/full, is planned by itself"
 )
+# at one batch, which the title names, or at the largest batch of each strategy
+SHARE = SAVING
+BATCH = "batch"
 HEAD = (
     "framework",
     TableColumn("strategy", priority=ESSENTIAL),
-    SAVING,
+    SHARE,
     "in use MiB",
     "reserved MiB",
     TableColumn("needs MiB", priority=ESSENTIAL),
     TableColumn("of memory", priority=DETAIL),
     TableColumn("answer", priority=ESSENTIAL),
 )
-HEAD_BY_BATCH = (*HEAD[:2], "batch", *HEAD[3:])  # at the largest batch of each strategy
+HEAD_BY_BATCH = tuple(BATCH if column == SHARE else column for column in HEAD)
 FEW_ACTIVATIONS = 0.01  # of what is in use at a peak
 NOT_PREDICTED = "what other programs take, fragmentation over a long run, and speed"
 
@@ -179,13 +182,21 @@ def describe_interruption(
 def describe_counts(assessments: Sequence[FitAssessment], wrong: Collection[Case]) -> str:
     """Return in words how many strategies fit, and how many answers are wrong or not complete."""
     first = assessments[0]
-    fitting = [assessment for assessment in assessments if assessment.fits]
-    fitting_and_wrong = sum(assessment.case in wrong for assessment in fitting)
-    unpredicted = sum(one.fits is None and one.bytes is None for one in assessments)
-    failed = sum(map(ended_with_failure, assessments))
+    fitting = 0
+    fitting_and_wrong = 0
+    unpredicted = 0
+    failed = 0
+    for assessment in assessments:
+        if assessment.fits:
+            fitting += 1
+            fitting_and_wrong += assessment.case in wrong
+        if assessment.fits is None and assessment.bytes is None:
+            unpredicted += 1
+        if ended_with_failure(assessment):
+            failed += 1
     within = f"within {format_gib(first.memory)} of " if first.budget else "on "
     text = (
-        f"{len(fitting)} of {len(assessments)} strategies fit {describe_model(first.case)} "
+        f"{fitting} of {len(assessments)} strategies fit {describe_model(first.case)} "
         f"{within}{describe_place(first)} at the upper end of the error."
     )
     if fitting_and_wrong:
@@ -208,8 +219,14 @@ def select_best_candidates(
     Their needs are known, and their results were not wrong. Only those that may take the place of
     the baseline count if there are any (`is_alternative`).
     """
-    predicted = [one for one in assessments if one.needs is not None and one.case not in wrong]
-    alternatives = [one for one in predicted if is_alternative(one.case)]
+    predicted = []
+    alternatives = []
+    for assessment in assessments:
+        if assessment.needs is None or assessment.case in wrong:
+            continue
+        predicted.append(assessment)
+        if is_alternative(assessment.case):
+            alternatives.append(assessment)
     return alternatives or predicted
 
 
@@ -359,10 +376,9 @@ def make_row(
     """Return the cells of an assessment whose needs are known, in the order of HEAD."""
     case, planned = assessment.case, assessment.planned
     needs = assessment.needs or 0
-    warning = " (found wrong)" if case in wrong else ""
     return (
         case.framework,
-        f"{case.strategy_label}{warning}{describe_mathematics(case)}",
+        name_strategy(case, case in wrong),
         share_or_batch,
         format_mib(planned.parts.get("allocated")),
         format_mib(assessment.bytes),
@@ -390,29 +406,39 @@ def describe_wrong_strategies(
 def explain_missing_savings(assessments: Sequence[FitAssessment]) -> list[str]:
     """Return why strategies of PyTorch have as much in use as their baseline, at one batch.
 
-    It is said where the baseline's peak holds hardly any activations: strategies that save
+    It is said where the baseline's peak holds no activations, or hardly any: strategies that save
     activations, such as mixed precision, then save nothing.
     """
-    parts_by_strategy = {}
+    parts: Mapping[str, int] = {}
     for assessment in assessments:
-        if assessment.case.framework == "torch":
-            parts_by_strategy[assessment.case.strategy] = assessment.planned.parts
-    baseline = assessments[0].case.scenario_spec.baseline
-    parts = parts_by_strategy.pop(baseline, {})
+        case = assessment.case
+        if case.framework == "torch" and case.strategy == case.scenario_spec.baseline:
+            baseline, parts = case, assessment.planned.parts
     used, activations = parts.get("allocated"), parts.get("activations")
     if not used or activations is None or activations > FEW_ACTIVATIONS * used:
         return []
     names = []
-    for name, others in parts_by_strategy.items():
-        if are_equal_amounts(others.get("allocated", 0), used):
-            names.append(name)
+    for assessment in assessments:
+        case_used = assessment.planned.parts.get("allocated")
+        is_other = assessment.case.framework == "torch" and assessment.case != baseline
+        if is_other and case_used and are_equal_amounts(case_used, used):
+            names.append(assessment.case.strategy)
     if not names:
         return []
     return [
-        f"{', '.join(names)}: as much in use as {baseline}. At the fullest moment activations are "
-        f"{format_mib(activations)} of {format_mib(used)} MiB in use, so that saving activations "
-        "saves nothing there. What is reserved beyond that are free blocks of the pool"
+        f"{', '.join(names)}: as much in use as {baseline.strategy}. At the fullest moment "
+        f"activations are {format_mib(activations)} of {format_mib(used)} MiB in use, so that "
+        "saving activations saves nothing there. What is reserved beyond that are free blocks of "
+        "the pool, which earlier passes left: more in one strategy than in another"
     ]
+
+
+def name_strategy(case: Case, is_wrong: bool) -> str:
+    """Return the strategy, with a warning where it is not to be taken for its baseline."""
+    name = case.strategy_label
+    if is_wrong:
+        name += " (found wrong)"
+    return name + describe_mathematics(case)
 
 
 def is_alternative(case: Case) -> bool:

@@ -25,6 +25,7 @@ from framebench.records.record import Record
 from framebench.records.search import Probe
 from framebench.strategies.registry import find_strategy
 from framebench.suite.case import Case
+from framebench.suite.protocol import VERSION
 from framebench.suite.result import StrategyEffect, Verification
 from tests.advice_records import (
     FITS_A_MIB,
@@ -123,6 +124,16 @@ def test_cases_without_a_verified_and_proven_peak_are_not_offered(changes, why):
     assert why in note
 
 
+@pytest.mark.parametrize("older", [{"versions": {"torch": "0"}}, {"protocol": VERSION - 1}])
+def test_records_of_an_older_version_or_protocol_are_not_ranked_with_newer_ones(older):
+    origin = {"measured_at": "2025-01-01T00:00:00Z"} | older
+    records = [
+        make_record("torch", "fp32"),
+        make_record("torch", "accumulate", peak=50, step=0.1, origin=origin),
+    ]
+    assert list_fitting_strategies(ask_advice(records)) == ["fp32"]
+
+
 def make_choice_of_changes() -> list[Record]:
     """Return records of PyTorch's baseline, which does not fit 1 MiB, and of three cases that do.
 
@@ -146,6 +157,11 @@ def test_the_cheapest_change_is_that_of_the_same_framework_that_costs_least_spee
     assert "1.25 (1.25 to 1.25) x its step time (in the same blocks)" in text
 
 
+def test_there_is_no_change_of_a_strategy_without_records():
+    records = make_choice_of_changes()
+    assert find_change(ask_advice(records), "jittor", "fp32", Blocks(records)) is None
+
+
 def test_the_cheapest_change_is_to_another_framework_if_nothing_fits_in_the_same():
     records = make_choice_of_changes()
     budget = MIB // 2  # only JAX's baseline fits it
@@ -153,6 +169,13 @@ def test_the_cheapest_change_is_to_another_framework_if_nothing_fits_in_the_same
     change = find_change(advice, "torch", "fp32", Blocks(records))
     assert change.to.case.framework == "jax"
     assert "in its own framework nothing fits" in show.describe_change(change, budget)
+
+
+def test_the_cheapest_change_says_if_no_block_has_both_cases():
+    no_blocks = Blocks([])
+    change = find_change(ask_advice(make_choice_of_changes()), "torch", "fp32", no_blocks)
+    assert change
+    assert "at a speed that shares no block with it" in show.describe_change(change, MIB)
 
 
 def test_strategies_are_ranked_by_times_of_shared_blocks():
@@ -217,8 +240,14 @@ def test_the_speed_of_a_larger_batch_is_not_used_for_a_smaller_one(batch):
     (table,) = show.make_tables(advice)
     cells = dict(zip(table.texts["strategy"], table.texts["rate"], strict=True))
     assert cells["fp32"] == f"not timed at b{batch or 3}"
-    if batch is not None:
-        assert "fastest" not in show.describe_answer(advice)
+    assert any("smallest batch that was timed is b4" in note for note in table.notes)
+
+    answer = show.describe_answer(advice)
+    if batch is None:
+        assert "torch checkpoint is the only one that fits and was timed" in answer
+    else:
+        assert "fastest" not in answer
+        assert "its speed is not known below batch 4" in answer
 
 
 def make_unet_records(*batches: int) -> list[Record]:
@@ -238,21 +267,50 @@ def test_a_batch_of_one_sample_is_not_predicted_from_larger_batches_of_convoluti
     """Convolutions may take another path for a single sample."""
     advice = ask_about_unet(make_unet_records(2, 4), batch=1)
     assert advice.candidates == []
-    assert show.describe_answer(advice).endswith("--max-batch 1 runs it")
+    (why,) = advice.left_out.values()
+    assert "--max-batch 1 runs it" in why
+    answer = show.describe_answer(advice)
+    assert answer.count("unet3d/torch/train/fp32/b1/tiny") == 1
+    assert answer.endswith("--max-batch 1 runs it")
 
 
-@pytest.mark.parametrize(("factor", "unknown_batch"), [(1, 1), (5, 0)])
-def test_one_sample_may_fit_if_two_take_less_than_twice_the_budget(factor, unknown_batch):
-    """Weights are in both, so that one sample takes more than half of what two take."""
-    records = []
-    for record in make_unet_records(2, 4):
-        peaks = {name: factor * size for name, size in record.peaks.items()}
-        records.append(record.model_copy(update={"peaks": peaks}))
-    advice = ask_about_unet(records, batch=None)
-    (candidate,) = advice.candidates
+def test_one_sample_may_fit_if_no_measured_batch_of_convolutions_does():
+    advice = ask_about_unet(make_unet_records(2, 4), batch=None)
+    (candidate,) = advice.unsearched
     assert candidate.case.batch == 2
-    assert candidate.unknown_batch == unknown_batch
-    assert ("torch fp32 may at batch 1" in show.describe_answer(advice)) == bool(unknown_batch)
+    assert candidate.unknown_batch == 1
+    assert "torch fp32 may at batch 1" in show.describe_answer(advice)
+
+
+def test_one_sample_does_not_fit_if_two_take_more_than_twice_the_budget():
+    """Weights are in both, so that one sample takes more than half of what two take."""
+    records = [
+        record.model_copy(update={"peaks": {name: 5 * size for name, size in record.peaks.items()}})
+        for record in make_unet_records(2, 4)
+    ]
+    advice = ask_about_unet(records, batch=None)
+    assert advice.unsearched == []
+    (candidate,) = advice.too_large
+    assert candidate.unknown_batch == 0
+
+
+def test_those_that_may_fit_are_counted_by_framework():
+    records = make_unet_records(2, 4)
+    fits = records[0].model_copy(update={"case": "unet3d/jax/train/fp32/b2/tiny"})
+    others = []
+    for record in records:
+        case = f"unet3d/torch/train/checkpoint/b{record.parsed.batch}/tiny"
+        others.append(record.model_copy(update={"case": case}))
+    small = fits.model_copy(update={"peaks": dict.fromkeys(fits.peaks, MIB)})
+    advice = ask_about_unet([*records, *others, small], batch=None)
+    assert "2 others may fit: no search has tried them (2 torch)" in show.describe_answer(advice)
+
+
+def test_a_measured_batch_of_one_sample_is_known():
+    advice = ask_about_unet(make_unet_records(1, 2, 4), batch=None)
+    (candidate,) = advice.fitting + advice.too_large
+    assert candidate.case.batch == 1
+    assert candidate.unknown_batch == 0  # none
 
 
 def make_searches_of_the_baseline(kept: int) -> Searches:
@@ -302,16 +360,51 @@ def searched_baseline() -> BudgetAdvice:
     return advise([make_rows(records)], replace(QUESTION, budget=4 * MIB), searches)
 
 
-def test_needs_by_what_the_baseline_keeps_are_an_upper_bound(searched_baseline):
-    """Checkpoint may keep nothing next to its peak."""
+def test_needs_by_what_the_baseline_keeps_are_shown_as_an_upper_bound(searched_baseline):
     (table,) = show.make_tables(searched_baseline)
     needs = dict(zip(table.texts["strategy"], table.texts["needs_bytes"], strict=True))
     assert needs == {"fp32": "2.2", "checkpoint": "up to 2.2"}
+
+
+def test_json_has_the_least_that_an_unsearched_strategy_may_need(searched_baseline):
+    """Checkpoint may keep nothing next to its peak."""
     offers = {}
     for offer in show.make_json(searched_baseline, changes=[])["fitting"]:
         offers[offer["strategy"]] = offer
     assert offers["fp32"]["least_needs_bytes"] == offers["fp32"]["needs_bytes"]
     assert offers["checkpoint"]["least_needs_bytes"] == pytest.approx(1.05 * MIB, rel=1e-6)
+
+
+@pytest.mark.parametrize(("step_s", "is_faster"), [(0.5, True), (2.0, False)])
+def test_a_strategy_that_may_fit_is_named_in_the_answer_only_if_it_is_faster(step_s, is_faster):
+    """The needs of accumulate rest on what the baseline keeps: they are 3.2 to 4.2 MiB."""
+    records = [
+        make_record("torch", "fp32", peak=MIB),
+        make_record("torch", "accumulate", peak=3 * MIB, step=step_s),
+    ]
+    searches = make_searches_of_the_baseline(kept=MIB)
+
+    advice = advise([make_rows(records)], replace(QUESTION, budget=4 * MIB), searches)
+
+    answer = show.describe_answer(advice, " --budget 4MiB")
+    assert "1 other may fit: no search has tried them" in answer
+    command = "framebench max-batch 'transformer/torch/train/accumulate/tiny' --budget 4MiB"
+    is_named = (
+        "If torch accumulate does, it is faster" in answer
+        and f"`{command} --max-batch 4` tells" in answer
+    )
+    assert is_named == is_faster
+
+
+def test_the_speed_of_the_next_smaller_timed_batch_is_used():
+    records = [
+        make_record("torch", "fp32", batch=4, step=1.0),
+        make_record("torch", "fp32", batch=8, step=1.0),
+    ]
+    (at_7,) = ask_advice(records, budget=MIB, batch=7).fitting
+    (at_12,) = ask_advice(records, budget=MIB, batch=12).fitting
+    assert at_7.speed.batch == 4
+    assert at_12.speed.batch == 8
 
 
 def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
@@ -334,6 +427,7 @@ def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
     assert "unless a row names another machine" in table.caption
 
 
+@pytest.mark.parametrize("budget", [MIB, 500], ids=["fits", "does not fit"])
 @pytest.mark.parametrize(
     ("hardware", "peaks", "is_noted"),
     [
@@ -342,11 +436,11 @@ def test_a_peak_of_another_machine_than_the_speeds_says_so_in_its_cell():
     ],
     ids=["CPU", "GPU"],
 )
-def test_what_a_budget_does_not_include_is_noted_on_a_cpu(hardware, peaks, is_noted):
+def test_what_a_budget_does_not_include_is_noted_on_a_cpu(hardware, peaks, is_noted, budget):
     """On a GPU the needs include all that the process holds there."""
     origin = {"hardware": {"cpu": "x", **hardware}}
     measured = make_record("torch", "fp32", origin=origin, peaks=peaks)
-    notes = show.list_notes(ask_advice([measured]), changes=[])
+    notes = show.list_notes(ask_advice([measured], budget=budget), changes=[])
     assert (NOT_IN_BUDGET in notes) == is_noted
 
 
@@ -366,6 +460,41 @@ def test_a_case_whose_process_on_a_gpu_was_not_measured_is_not_offered():
     assert "not what its process takes" in why
 
 
+OPTIONS = " --budget 30MiB --results mine"
+
+
+@pytest.mark.parametrize("batch", [None, 12])
+def test_the_search_that_an_answer_suggests_repeats_the_options(batch):
+    advice = ask_advice(measure_batches(4, 8), budget=30 * MIB, batch=batch)
+    answer = show.describe_answer(advice, OPTIONS)
+    assert f"`framebench max-batch 'transformer/torch/train/fp32/tiny'{OPTIONS}`" in answer
+
+
+def test_the_search_that_a_note_suggests_repeats_the_options():
+    advice = ask_advice(measure_batches(4, 8), budget=30 * MIB)
+    notes = show.list_notes(advice, changes=[], options=OPTIONS)
+    (note,) = [note for note in notes if "never measured" in note]
+    assert f"`framebench max-batch 'transformer/torch/train/*/*/tiny'{OPTIONS}`" in note
+
+
+def test_a_batch_near_the_measured_ones_is_predicted_without_a_condition():
+    """Twice the measured batch 8 needs 1.05 x 17 MiB."""
+    advice = ask_advice(measure_batches(2, 4, 8), budget=18 * MIB, batch=None)
+    (candidate,) = advice.fitting
+    assert candidate.case.batch == 16
+    assert not candidate.is_far
+    assert "predicted to fit at batch 16 (needs" in show.describe_answer(advice)
+    (table,) = show.make_tables(advice)
+    assert table.texts["batch"] == ["16"]
+    assert not any(show.NOT_STUDIED in note for note in table.notes)
+
+
+def test_the_peak_is_the_resident_memory_and_not_the_frameworks_count():
+    peaks = {"host.rss": 2000, "compiler.plan": 1000}
+    (candidate,) = ask_advice([make_record("jax", "fp32", peaks=peaks)]).candidates
+    assert candidate.peak.value == 2000
+
+
 def test_speeds_without_calibration_are_marked_and_come_last():
     slow = [
         make_record("torch", "fp32", peak=1000, step=2.0),
@@ -381,6 +510,25 @@ def test_speeds_without_calibration_are_marked_and_come_last():
     calibrated, also_calibrated, marked = (row[throughput] for row in table.rows)
     assert "not calibrated" not in calibrated + also_calibrated
     assert "not calibrated" in marked
+
+
+def test_no_strategy_is_fastest_by_a_speed_without_calibration():
+    fast = make_record("torch", "checkpoint", peak=1000, step=0.1, origin=UNCALIBRATED)
+    assert "is fastest" not in show.describe_answer(ask_advice([fast]))
+
+
+@pytest.mark.parametrize(("timed_here", "best"), [(3, "checkpoint"), (2, "fp32")])
+def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here, best):
+    """`here` ranks checkpoint first, and `elsewhere` fp32. Three timed strategies are enough."""
+    names = ("fp32", "checkpoint", "amp_bf16", "accumulate")
+    here = []
+    for name, step_s in zip(names[:timed_here], (2.0, 1.0, 3.0)):
+        here.append(make_record("torch", name, step=step_s, machine="here"))
+    elsewhere = []
+    for name, step_s in zip(names, (1.0, 2.0, 3.0, 4.0)):
+        elsewhere.append(make_record("torch", name, step=step_s, machine="elsewhere"))
+    advice = advise([make_rows(here), make_rows(elsewhere)], QUESTION)
+    assert advice.fitting[0].case.strategy == best
 
 
 def test_a_question_about_one_framework_uses_the_machine_of_a_question_about_all():
@@ -428,6 +576,16 @@ def test_a_line_goes_through_all_peaks_of_one_machine():
     assert by_both.peak.method == "line through batches 4, 8, 16"
 
 
+@pytest.mark.parametrize("machines", [("here", "elsewhere"), ("elsewhere", "here")])
+def test_of_machines_that_measured_the_same_cases_the_first_is_used(machines):
+    rows = []
+    for machine in machines:
+        records = [make_record("torch", "fp32", batch=batch, machine=machine) for batch in (4, 8)]
+        rows.append(make_rows(records))
+    (candidate,) = advise(rows, replace(QUESTION, batch=None)).candidates
+    assert candidate.evidence.machine == machines[0]
+
+
 def test_strategies_that_change_the_mathematics_are_listed_apart():
     base = make_record("torch", "fp32", peak=200)
     records = [
@@ -439,6 +597,16 @@ def test_strategies_that_change_the_mathematics_are_listed_apart():
     _, apart = show.make_tables(advice, show_all=True)
     assert "another model" in apart.title
     assert "the last layer alone trained" in apart.markdown()
+
+
+def test_if_nothing_fits_the_closest_candidate_is_named():
+    records = [
+        make_record("torch", "fp32", batch=4, peak=5 * MIB),
+        make_record("torch", "fp32", batch=8, peak=9 * MIB),
+    ]
+    advice = ask_advice(records, budget=int(3.5 * MIB))
+    answer = show.describe_answer(advice)
+    assert answer.startswith("nothing fits. Closest: torch fp32 at batch 4 (needs 5.3 MiB)")
 
 
 @pytest.mark.parametrize(
@@ -540,13 +708,23 @@ def test_the_first_rows_have_the_best_of_each_framework():
         ({"peak": 5 * MIB}, "Nothing of jax fits; closest: jax fp32 at batch 4 (needs 5.3 MiB)."),
         (OOM, "Of jax no record supports advice: oom: memory ran out."),
         (None, "There are no such records of jax."),
+        ({"peak": MIB // 2}, ""),
     ],
 )
 def test_a_framework_that_is_not_offered_is_named_with_the_reason(changes, words):
     records = [make_record("torch", "fp32", peak=MIB // 2)]
     if changes is not None:
         records.append(make_record("jax", "fp32", **changes))
-    assert words in show.describe_answer(ask_advice(records, frameworks=("torch", "jax")))
+    answer = show.describe_answer(ask_advice(records, frameworks=("torch", "jax")))
+    assert words in answer
+    assert ("of jax" in answer.lower()) == bool(words)
+
+
+def test_a_far_peak_has_its_upper_end_where_the_needs_rest_on_a_far_higher_one():
+    """Memory that hardly grows from one batch to another may still be proportional to it."""
+    flat = [make_record("torch", "fp32", batch=b, peak=MIB + b, step=1.0) for b in (4, 8)]
+    (table,) = show.make_tables(ask_advice(flat, budget=100 * MIB, batch=380))
+    assert table.texts["peak"] == ["about 14.4 to 86.5"]
 
 
 def test_a_named_batch_far_beyond_the_measured_ones_has_a_condition():
@@ -577,6 +755,41 @@ def test_offers_are_sorted_by_the_requested_quantity(by, batch, order):
     ]
     advice = ask_advice(records, budget=4 * MIB, batch=batch, by=by)
     assert list_fitting_strategies(advice) == order
+
+
+@pytest.mark.parametrize(
+    ("by", "batch", "words"),
+    [
+        ("batch", None, "(largest batch first), with as large a batch by torch keep_grads."),
+        ("memory", 8, "(least memory first), with as little by torch keep_grads."),
+    ],
+)
+def test_a_tie_is_named_in_the_answer(by, batch, words):
+    records = []
+    for strategy, sample in (("fp32", 100_000), ("keep_grads", 100_001), ("checkpoint", 112_500)):
+        for size in (4, 8):
+            records.append(make_record("torch", strategy, batch=size, peak=sample * size))
+    answer = show.describe_answer(ask_advice(records, batch=batch, by=by))
+    assert f"torch fp32 comes first {words}" in answer
+
+
+def test_a_faster_batch_without_calibration_is_named_but_not_ranked_by():
+    records = [
+        make_record("torch", "fp32", batch=4, peak=400_000),
+        make_record("torch", "fp32", batch=8, peak=800_000, origin=UNCALIBRATED),
+    ]
+    advice = ask_advice(records, budget=4 * MIB, batch=None)
+    (candidate,) = advice.fitting
+    assert candidate.speed.batch == 4
+    (note,) = [text for text in show.list_candidate_notes([candidate]) if "faster" in text]
+    assert "at b8, not calibrated, so not ranked" in note
+    assert "at b8, not calibrated" in show.describe_answer(advice)
+
+
+def test_only_named_strategies_are_offered():
+    records = [make_record("torch", name, peak=MIB // 2) for name in STRATEGIES]
+    advice = ask_advice(records, strategies=frozenset({"fp32", "accumulate"}))
+    assert sorted(list_fitting_strategies(advice)) == ["accumulate", "fp32"]
 
 
 @pytest.mark.parametrize(("low", "high", "is_tie"), [(1.02, 1.06, False), (0.98, 1.04, True)])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
 import pytest
 
 from framebench.analysis.frames import Row
@@ -40,7 +43,7 @@ def test_advise_prints_whether_a_strategy_fits_already():
     assert "layers 12" in described.stderr
 
 
-def test_without_records_the_command_that_measures_what_was_asked_is_suggested():
+def test_without_records_commands_for_what_was_asked_alone_are_suggested():
     question = "unet3d/jax/eval/*/b4/full"
     done = framebench("advise", question, "--budget", "4GiB", *IN_HERE, code=1)
 
@@ -48,6 +51,9 @@ def test_without_records_the_command_that_measures_what_was_asked_is_suggested()
         f"measure first (size full is for GPUs, and takes hours on a CPU): "
         f"framebench run '{question}' --results {RESULTS}\n"
     )
+    (predict,) = re.findall(r"framebench (predict [^;]*)", done.stderr)
+    assert predict == f"predict unet3d/jax/eval/no_grad/b4/full --results {RESULTS}"
+    assert "lower bound" in framebench(*shlex.split(predict)).stdout
 
 
 def test_an_unmeasured_strategy_of_the_user_is_suggested_to_be_measured():

@@ -170,15 +170,38 @@ def test_a_failing_probe_is_an_answer_or_stops_the_search(
         assert (fit.confirmation.batch, fit.confirmation.peak) == (12, 12 * MIB)
 
 
+def test_an_interrupted_search_keeps_and_says_how_far_it_came(unchecked, results, monkeypatch):
+    monkeypatch.setenv("BEYOND", "die")
+    lines = []
+
+    def interrupt_at_16(line: str) -> None:
+        lines.append(line)
+        if "/b16/" in line and "fits" not in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search_largest_batch(
+            TRAIN, int(20.5 * MIB), unchecked, results=results, progress=interrupt_at_16
+        )
+
+    (path,) = (results / "fits").rglob("*.jsonl")
+    fit = Fit.model_validate_json(path.read_text())
+    assert (fit.status, fit.largest) == ("stopped", 8)
+    assert [probe.batch for probe in fit.probes] == [1, 2, 4, 8]
+    assert lines[-1].endswith("interrupted; 8 fits")
+    assert any(line.endswith("/b8/tiny: fits") for line in lines)
+
+
 @pytest.mark.parametrize(
-    ("interrupted_at", "largest", "message"),
+    ("interrupted_at", "saved", "message"),
     [
-        (1, [], "interrupted; nothing was found yet"),
-        (16, [8], "interrupted; what was found for 1 case is kept"),
+        (1, 0, "interrupted; nothing was found yet"),
+        (2, 1, "interrupted; what was found for 1 case is kept"),
+        (16, 1, "interrupted; what was found for 1 case is kept"),
     ],
 )
-def test_an_interrupted_search_keeps_and_says_how_far_it_came(
-    interrupted_at, largest, message, unchecked, results, monkeypatch
+def test_an_interrupted_max_batch_counts_every_search_that_it_saved(
+    interrupted_at, saved, message, unchecked, results, monkeypatch
 ):
     def probe(prober: Prober, batch: int, limit: int | None) -> Probe:
         if batch == interrupted_at:
@@ -190,9 +213,7 @@ def test_an_interrupted_search_keeps_and_says_how_far_it_came(
     done = framebench("max-batch", "transformer/torch////tiny", "--budget", "64MiB", *where)
     assert done.returncode == 130
     assert message in done.stderr
-    fits = list(load_searches(results))
-    assert [fit.largest for fit in fits] == largest
-    assert all(fit.status == "stopped" for fit in fits)
+    assert len(list(load_searches(results))) == saved
 
 
 @pytest.mark.parametrize(
@@ -371,6 +392,13 @@ def test_a_saved_answer_is_reused_if_complete_and_current(changes, is_answer, re
     fit = save_search(results, **changes)
     found = find_saved(TRAIN, budget=8 * MIB, most=100, results=results)
     assert found == (fit if is_answer else None)
+
+
+def test_a_damaged_file_of_saved_answers_is_ignored(results):
+    save_search(results)
+    (path,) = results.rglob("*.jsonl")
+    path.write_text("{}")
+    assert find_saved(TRAIN, budget=8 * MIB, most=100, results=results) is None
 
 
 def test_the_figure_shows_the_newest_searches(results):

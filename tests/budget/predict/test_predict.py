@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from framebench.analysis.lower_bound import compute_lower_bound
@@ -19,6 +21,7 @@ from framebench.budget.predict.command import predict_from_rows
 from framebench.records.record import Record
 from framebench.suite.case import Case, UnknownCase
 from framebench.suite.hypothetical import explain_unpredictable, parse_any_batch
+from framebench.suite.result import Verification
 from tests.advice_records import make_record, make_rows, measure_batches
 from tests.marks import needs_host_peak, rarely
 from tests.processes import framebench, read_json
@@ -27,6 +30,20 @@ from tests.suite.chosen_cases import choose_fewest, list_supported
 pytestmark = pytest.mark.usefixtures("imported_once")
 
 BATCHES = (1, 2, 4, 8, 16)
+
+
+@settings(deadline=None)  # the first line imports scipy
+@given(
+    st.integers(0, 2**40),
+    st.integers(1, 2**30),
+    st.lists(st.integers(1, 512), min_size=3, max_size=6, unique=True),
+)
+def test_a_line_is_found_exactly(fixed, per_sample, batches):
+    peaks = [fixed + per_sample * batch for batch in batches]
+    line = fit_line(batches, peaks)
+    expected = fixed + per_sample * 1024
+    assert line.predict(1024).value == pytest.approx(expected, rel=1e-6)
+    assert line.fixed == pytest.approx(fixed, abs=1e-6 * expected)
 
 
 def test_two_batches_have_no_interval_and_one_no_line():
@@ -153,6 +170,14 @@ def test_without_records_the_command_that_measures_names_the_folder(tmp_path):
     selector = "unet3d/jax/eval/no_grad/*/full"
     assert prediction.note.startswith(f"no records of {selector}; measure first")
     assert prediction.note.endswith(f"framebench run '{selector}' --results {tmp_path}")
+
+
+def test_records_that_predict_nothing_are_not_suggested_to_be_measured(tmp_path):
+    wrong = Verification(passed=False, reason="loss is off")
+    measured = make_record("torch", "fp32", batch=4, peak=10**9, verification=wrong)
+    case = Case.from_id("transformer/torch/train/fp32/b8/tiny")
+    prediction = predict_from_rows(case, make_rows([measured]), Results(tmp_path))
+    assert prediction.note.endswith("its result was not verified")
 
 
 def test_any_batch_can_be_parsed():
