@@ -86,8 +86,10 @@ class ShapedAdapter(JaxAdapter):
         # a step of several calls is compiled for a part of the batch
         whole_batch = self.inputs
         self.inputs, *_ = self.cut_batch(whole_batch, self.recipe.calls)
-        self.program.prepare(*self.list_arguments())
-        self.inputs = whole_batch
+        try:
+            self.program.prepare(*self.list_arguments())
+        finally:
+            self.inputs = whole_batch
 
     def count_unplanned_bytes(self) -> int:
         """Return the bytes on one device that are alive during the step but not in its plan.

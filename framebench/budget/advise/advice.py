@@ -170,6 +170,8 @@ class BudgetAdvice:
     unsearched: list[Candidate]  # they may fit (`Candidate.may_fit`), and compute the same
     too_large: list[Candidate]  # and compute the same
     left_out: dict[str, str]  # case -> why its record supports no advice
+    # by the first machine's speeds, where those of another one, which timed more, are ranked
+    fastest_on_first: Candidate | None = None
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -228,6 +230,10 @@ def advise(
     unsearched = [c for c in not_fitting if c.may_fit]
     too_large = [c for c in not_fitting if not c.may_fit]
     first_row, *_ = speeds or rows
+    fastest_on_first = None
+    if relevant[0] and relevant[0][0].machine != first_row.machine:
+        on_first, _ = make_candidates(rows, all_rows, relevant[0], question, searches)
+        fastest_on_first = find_fastest(on_first)
     return BudgetAdvice(
         question=question,
         machine=first_row.machine,
@@ -236,7 +242,18 @@ def advise(
         unsearched=sorted(unsearched, key=lambda c: (c.peak.least_needs, c.case)),
         too_large=sort_candidates(too_large, "memory"),
         left_out=explain_left_out(rows, question.size) | refused,
+        fastest_on_first=fastest_on_first,
     )
+
+
+def find_fastest(candidates: Sequence[Candidate]) -> Candidate | None:
+    """Return the fastest of those that fit, compute the same and have a calibrated speed."""
+    ranked = []
+    for candidate in candidates:
+        is_ranked = candidate.speed is not None and is_calibrated(candidate.speed)
+        if is_ranked and candidate.fits and candidate.case.same_mathematics:
+            ranked.append(candidate)
+    return max(ranked, key=attrgetter("throughput"), default=None)
 
 
 def explain_left_out(rows: Sequence[Row], size: str) -> dict[str, str]:

@@ -319,6 +319,7 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         f"{describe_rank(advice)}.",
         describe_fit(best, advice.machine),
         suggest_search(best, question, options),
+        describe_fastest_on_first(advice),
     ]
     if len(advice.fitting) > 1:
         sentences.append(f"{format_count(len(advice.fitting) - 1, 'other fits', 'others fit')}.")
@@ -329,6 +330,21 @@ def describe_answer(advice: BudgetAdvice, options: str = "") -> str:
         sentences.append(suggest_faster(advice, options))
     sentences += explain_missing_frameworks(advice)
     return " ".join(filter(None, sentences))
+
+
+def describe_fastest_on_first(advice: BudgetAdvice) -> str:
+    """Return what is fastest on the first machine, where another one's speeds are ranked, or "".
+
+    The first machine is this one or has this processor, and timed fewer strategies.
+    """
+    candidate = advice.fastest_on_first
+    if candidate is None or candidate.speed is None or find_order(advice) != "speed":
+        return ""
+    speed = candidate.speed
+    return (
+        f"{speed.machine} timed fewer strategies: there {candidate.name} is fastest, "
+        f"{format_rate(speed)} at batch {speed.batch}."
+    )
 
 
 def describe_no_candidates(advice: BudgetAdvice) -> str:

@@ -18,7 +18,7 @@ from framebench.devices.needs import INTERVALS, estimate_needs
 from framebench.devices.xla import jax_target
 from framebench.devices.xla.jax_errors import explain_error
 from framebench.devices.xla.jax_older import help_jax
-from framebench.devices.xla.jax_toolkit import make_toolkit
+from framebench.devices.xla.jax_toolkit import compile_with_tiles, make_toolkit
 
 COMPILERS = {"gpu": 'pip install "jax[cuda13]"', "tpu": 'pip install "jax[tpu]"'}
 
@@ -75,7 +75,7 @@ def plan(
     with tempfile.TemporaryDirectory() as folder:
         options = make_toolkit(Path(folder)) if device.kind == "gpu" else {}
         try:
-            compiled = lowered.compile(options)
+            compiled, _ = compile_with_tiles(lowered.compile, options)
         except JaxRuntimeError as error:
             if explain_error(str(error)).outcome == "refused":
                 raise DoesNotFit(f"XLA cannot fit it into {device.title}: {error}") from error

@@ -23,7 +23,7 @@ from framebench.devices.plans.answer import PlannerAnswer
 from framebench.devices.xla import jax_buffers, jax_target
 from framebench.devices.xla.jax_errors import explain_error
 from framebench.devices.xla.jax_output import copy_stderr
-from framebench.devices.xla.jax_toolkit import make_toolkit
+from framebench.devices.xla.jax_toolkit import Options, compile_with_tiles, make_toolkit
 from framebench.strategies.strategy import IncompatibleStrategies
 from framebench.suite.case import Case
 
@@ -90,11 +90,11 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
         return PlannerAnswer("not planned", str(error))
     options = dict(adapter.recipe.compiler_options)
     with tempfile.TemporaryDirectory() as folder, copy_stderr() as errors:
-        adapter.program.options = options | {"xla_dump_to": folder}
+        compiler_options = options | {"xla_dump_to": folder}
         if device.kind == "gpu":
-            adapter.program.options |= make_toolkit(Path(folder))
+            compiler_options |= make_toolkit(Path(folder))
         try:
-            adapter.compile()
+            is_without_triton = compile_for_device(adapter, compiler_options)
         except JaxRuntimeError as error:
             return explain_error(str(error))
         buffers = jax_buffers.list_largest_holders(Path(folder))
@@ -120,13 +120,29 @@ def plan(case: Case, device: Device) -> PlannerAnswer:
         largest=buffers,
         not_held=NOT_HELD[device.kind],
         flags=options,
-        notes=write_notes(device, peak, errors[0], compiled.as_text()),
+        notes=write_notes(device, peak, errors[0], compiled.as_text(), is_without_triton),
         compiler=", ".join(f"{name} {release}" for name, release in compilers.items()),
         versions=read_versions(PACKAGES),
     )
 
 
-def write_notes(device: Device, peak: int, errors: str, program: str) -> list[str]:
+def compile_for_device(adapter: ShapedAdapter, options: Options) -> bool:
+    """Compile the step, and return whether that took cuBLAS for all matmuls.
+
+    Raises JaxRuntimeError.
+    """
+
+    def compile_step(chosen: Options) -> None:
+        adapter.program.options = chosen
+        adapter.compile()
+
+    _, is_without_triton = compile_with_tiles(compile_step, options)
+    return is_without_triton
+
+
+def write_notes(
+    device: Device, peak: int, errors: str, program: str, is_without_triton: bool
+) -> list[str]:
     """Return notes on this plan for its reader, in whole sentences.
 
     Args:
@@ -134,8 +150,14 @@ def write_notes(device: Device, peak: int, errors: str, program: str) -> list[st
         peak: Bytes of the plan.
         errors: What XLA wrote to standard error.
         program: The text of the compiled program.
+        is_without_triton: Whether XLA had no tiles for Triton's matmuls.
     """
     notes = []
+    if is_without_triton:
+        notes.append(
+            "XLA has no default tiles of Triton's kernels for these shapes, and was asked to take "
+            "cuBLAS's matmuls: what it plans on the GPU itself may differ."
+        )
     recomputed = len(set(RECOMPUTED.findall(program)))
     if recomputed:
         notes.append(

@@ -1,4 +1,4 @@
-"""Keep XLA from compiling kernels for a GPU that is not here.
+"""Compile for a GPU that is not here, without its assembler and its timings.
 
 XLA plans a program's memory before it compiles its kernels, which takes up to half of the time. No
 option ends it after the plan. So the kernels are compiled without optimization, and the assembler,
@@ -9,9 +9,19 @@ itself refuses most of these before.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+from jax.errors import JaxRuntimeError
 
 from framebench.devices.xla.jax_target import CUDA
+
+Options = dict[str, str | bool]  # XLA's
+Result = TypeVar("Result")
+
+NO_TILES = "find output tile sizes"  # in an error of XLA's about Triton's kernels
+WITHOUT_TRITON: Options = {"xla_gpu_enable_triton_gemm": False}
 
 # XLA asks for the version, and passes the file of a result after -o
 ASSEMBLER = """#!/bin/sh
@@ -25,7 +35,7 @@ done
 """
 
 
-def make_toolkit(folder: Path) -> dict[str, str | bool]:
+def make_toolkit(folder: Path) -> Options:
     """Make a toolkit with such an assembler in a folder, and return XLA's options to use it."""
     programs = folder / "bin"
     programs.mkdir()
@@ -34,3 +44,20 @@ def make_toolkit(folder: Path) -> dict[str, str | bool]:
     assembler.write_text(ASSEMBLER.format(major=major, minor=minor))
     assembler.chmod(0o755)
     return {"xla_gpu_cuda_data_dir": str(folder), "xla_backend_optimization_level": "0"}
+
+
+def compile_with_tiles(
+    compile_step: Callable[[Options], Result], options: Options
+) -> tuple[Result, bool]:
+    """Return what `compile_step(options)` returns, and whether it took cuBLAS for all matmuls.
+
+    On a GPU XLA finds the tiles of Triton's kernels by running them. Without one it takes tiles
+    that it has by default, which some shapes cannot have, such as the 196 tokens of a vision
+    transformer: then the step is compiled again with cuBLAS's matmuls. Raises JaxRuntimeError.
+    """
+    try:
+        return compile_step(options), False
+    except JaxRuntimeError as error:
+        if NO_TILES not in str(error):
+            raise
+    return compile_step(options | WITHOUT_TRITON), True

@@ -531,6 +531,21 @@ def test_speeds_of_the_first_machine_count_if_it_timed_enough(timed_here, best):
     assert advice.fitting[0].case.strategy == best
 
 
+def test_what_is_fastest_on_the_first_machine_is_said_if_another_one_ranks():
+    """On `here` checkpoint is fastest, on `elsewhere`, which timed more, fp32."""
+    here = []
+    for name, step_s in (("fp32", 2.0), ("checkpoint", 1.0)):
+        here.append(make_record("torch", name, step=step_s, machine="here"))
+    elsewhere = []
+    for name, step_s in (("fp32", 1.0), ("checkpoint", 2.0), ("amp_bf16", 3.0)):
+        elsewhere.append(make_record("torch", name, step=step_s, machine="elsewhere"))
+    answer = show.describe_answer(advise([make_rows(here), make_rows(elsewhere)], QUESTION))
+    assert "by elsewhere: torch fp32 is fastest" in answer
+    assert "here timed fewer strategies: there torch checkpoint is fastest" in answer
+    alone = advise([make_rows(elsewhere)], QUESTION)
+    assert "timed fewer" not in show.describe_answer(alone)
+
+
 def test_a_question_about_one_framework_uses_the_machine_of_a_question_about_all():
     """`here` timed three strategies, of which two are PyTorch's: enough for both questions. If two
     questions took speeds of two machines, their answers could contradict each other.

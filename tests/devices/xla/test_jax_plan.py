@@ -74,6 +74,14 @@ def test_the_device_decides_the_plan(compiler):
 
 
 @pytest.mark.slow
+def test_shapes_for_which_triton_has_no_tiles_are_planned(compiler):
+    """They are common: a vision transformer cuts 224 px into 196 patches."""
+    variables = {"JAX_PLATFORMS": "cpu"}
+    answer = run_inside(compiler, PROGRAMS / "untiled.py", variables=variables)
+    assert answer["peak"] >= 2 * answer["arguments"]  # and a gradient of each
+
+
+@pytest.mark.slow
 def test_jax_cases_that_cannot_be_planned_have_a_reason(compiler):
     cases = [TRAIN.format(name) for name in ("no_jit", "pool_off", "sdpa_cudnn")]
     cases.append("transformer/jax/generate/static_cache/b4/tiny")
