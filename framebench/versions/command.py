@@ -41,6 +41,7 @@ from framebench.cli.shared import (
 from framebench.engine import environments, releases, runner
 from framebench.engine.progress import CaseProgress
 from framebench.engine.session import lock_results
+from framebench.models.spec import USER_MODEL
 from framebench.records import provenance
 from framebench.records.pins import find_pinned_version, find_pinned_versions
 from framebench.records.record import Record
@@ -211,7 +212,11 @@ def compare_(
     except judge.UnknownVersion as error:
         fail(str(error), 2)
     if is_file and (len(chosen) > 1 or device is not None):
-        fail("compare takes one file alone, without --device", 2)
+        fail(
+            "compare takes one file alone, and runs it here, without --device. The pinned release "
+            f"predicts it: framebench predict {shlex.quote(chosen[0])} --device NAME",
+            2,
+        )
     if device is not None:
         raise typer.Exit(
             planned.compare_releases(base, change, chosen, device, results, minimum, as_json, plan)
@@ -244,11 +249,12 @@ def compare_(
     if not rows:
         fail(f"no case has records of both {base} and {change}; {run_hint}", 2)
     regressions, accepted_regressions = split_regressions(rows, accepted)
+    file = f"{shlex.quote(chosen[0])} --batch {batch}" if is_file else ""
     print_comparison(rows, regressions, results, as_json)
     for row, reason in accepted_regressions:
         say(f"known regression: {row.case}, {row.quantity}: {reason}")
     if regressions:
-        suggest_next(base, change, regressions, results, threshold, is_suite_case=not is_file)
+        suggest_next(base, change, regressions, results, threshold, file)
         from framebench.versions.table import describe_regression
 
         texts = [describe_regression(row).removeprefix("regression: ") for row in regressions]
@@ -330,19 +336,19 @@ def suggest_next(
     regressions: list[QuantityComparison],
     results: Path,
     threshold: str | None,
-    is_suite_case: bool,
+    file: str,
 ) -> None:
     """Print the command that finds the release with the regression, if it is one of a peak.
 
-    For a suite's case also print the command that compares both releases' plans for a GPU, if any
-    are cached: a user's own file has none.
+    `file` is that of a user's model with its batch, "" for the suite's cases. Of these also print
+    the command that compares both releases' plans for a GPU, if any are cached.
     """
     from framebench.versions import sources, table  # these import pandas
 
-    bisection = table.suggest_bisection(regressions)
+    bisection = table.suggest_bisection(regressions, file)
     if bisection:
         say(bisection + repeat_options(results, threshold=threshold))
-    plan_comparison = sources.find_plans_of_both(results, base, change) if is_suite_case else ""
+    plan_comparison = "" if file else sources.find_plans_of_both(results, base, change)
     if plan_comparison:
         say(f"plans of both for a GPU: {plan_comparison}")
 
@@ -497,6 +503,8 @@ def bisect_measured(
 
 def check_bisected(case: Case, framework: str, device: str | None) -> None:
     """End the command if a case cannot be measured or planned in releases of a framework."""
+    if case.workload == USER_MODEL:
+        fail(f"{case.id} is of a file of yours: name the file in its place, and --batch", 2)
     if case.framework != framework:
         fail(f"{case.id} is a case of {case.framework}, not of {framework}", 2)
     if case.ranks > 1:

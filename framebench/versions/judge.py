@@ -39,6 +39,7 @@ from framebench.analysis.statistics import (
     correct_by_holm,
     decide,
 )
+from framebench.records.pins import find_pinned_version
 from framebench.records.record import Record, get_measurement_time
 from framebench.strategies.strategy import FRAMEWORKS
 from framebench.suite.sequences import group_by
@@ -122,6 +123,13 @@ def parse_release(text: str) -> tuple[str, str]:
             f"{text!r} is no version; write framework==version, such as jax==0.9.2, with a "
             f"framework of {choices}"
         )
+    try:
+        Version(version)
+    except InvalidVersion:
+        raise UnknownVersion(
+            f"{version!r} is no version; write a number, such as {framework}=="
+            f"{find_pinned_version(framework)}"
+        ) from None
     return framework, version
 
 

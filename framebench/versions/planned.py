@@ -176,7 +176,7 @@ def compare_releases(
         caption = f"{how} A regression is more than {minimum * 100:g} % above."
         say(describe_rows(rows, base, change, target.name))
         make_table(rows, base, change, target.name, caption).terminal(out)
-        if not selectors:
+        if not selectors and not plan_missing:
             say(
                 "These cases have cached predictions of both releases. Name cases to compare those "
                 "alone, such as unet3d/jax/train."

@@ -272,16 +272,16 @@ def describe_quantity(quantity: str, counts: Counter[str]) -> str:
     return f"{quantity} is {', '.join(parts)} of {format_count(counts.total(), 'case')}"
 
 
-def suggest_bisection(regressions: Sequence[QuantityComparison]) -> str:
+def suggest_bisection(regressions: Sequence[QuantityComparison], file: str = "") -> str:
     """Return a hint with the command that finds where the largest regression of a peak began.
 
-    It is "" without a regression of a peak.
+    It is "" without a regression of a peak. A user's model is named by its `file`.
     """
     peaks = [row for row in regressions if row.quantity == PEAK.name]
     if not peaks:
         return ""
     largest = max(peaks, key=lambda row: row.ratio or 0.0)
-    return f"which release: {suggest_bisect(largest.base, largest.change, largest.case)}"
+    return f"which release: {suggest_bisect(largest.base, largest.change, file or largest.case)}"
 
 
 def make_report_tables(
