@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,9 +25,12 @@ from framebench.cli.shared import (
     say,
 )
 from framebench.records import provenance
+from framebench.strategies.registry import SCENARIOS, STRATEGIES
 from framebench.suite import profiles
 from framebench.suite.case import DEFAULT_SIZE
 from framebench.suite.sequences import group_by
+
+NAME_IN_CODE = re.compile(r"[A-Za-z]\w*_\w+")
 
 if TYPE_CHECKING:  # the command's options are shown without what reads records
     from framebench.analysis.results import Results
@@ -139,16 +143,37 @@ def choose_claims(queries: list[str], size: str, options: str) -> tuple[Claim, .
     sizes = sorted({profile.size for profile in profiles.PROFILES.values()})
     if size not in sizes:
         fail(f"no size {size!r}; sizes: {', '.join(sizes)}", 2)
-    for sentence in REGISTRY.list_other_commands(queries):
+    other_commands = REGISTRY.list_other_commands(queries)
+    unknown = REGISTRY.list_unknown_words(queries)
+    cases = find_cases_of_strategy(queries)
+    if cases:
+        other_commands.append(
+            f"What was measured of this strategy: framebench show '{cases}' --by-machine"
+        )
+    for sentence in other_commands:
         say(sentence)
+    # a name that code has is no sequence of words, each of which some claim may have
+    is_name = len(queries) == 1 and NAME_IN_CODE.fullmatch(queries[0]) is not None
+    if (cases and unknown) or (is_name and other_commands and not cases):
+        fail(
+            f"no claim is about {' '.join(queries)}; the list of all: framebench claims{options}", 2
+        )
     try:
         chosen = REGISTRY.select(queries)
     except UnknownClaim as error:  # it ends with a command
         fail(f"{error}{options}", 2)
-    unknown = REGISTRY.list_unknown_words(queries)
     if unknown:
         say(f"no claim has {', '.join(unknown)}; shown are the claims with the other words")
     return chosen
+
+
+def find_cases_of_strategy(queries: list[str]) -> str:
+    """Return a selector of a strategy and its baseline, if the query is its name, or ""."""
+    name = "_".join(" ".join(queries).lower().split())
+    for scenario in ("train", "eval"):
+        if (scenario, name) in STRATEGIES:
+            return f"*/*/{scenario}/{{{SCENARIOS[scenario].baseline},{name}}}"
+    return ""
 
 
 def print_entries(

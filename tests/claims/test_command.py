@@ -76,6 +76,8 @@ def test_the_command_prints_json(results):
     [
         (["Z9"], "no claim Z9, and none with these words; claims: A1 to A"),
         (["b1-speed"], "no claim B1 SPEED, and none with these words; claims: A1 to A"),
+        (["channels_last"], "framebench show '*/*/train/{fp32,channels_last}' --by-machine"),
+        (["set_to_none"], "no claim is about set_to_none"),
         (["--machine", "nowhere"], "machines: m"),
         (["--size", "huge"], "sizes: cpu, full, tiny"),
     ],

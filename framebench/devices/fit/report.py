@@ -451,12 +451,11 @@ def is_alternative(case: Case) -> bool:
 
 
 def describe_mathematics(case: Case) -> str:
-    """Return in parentheses what a case computes otherwise than its baseline, or ""."""
-    if case.same_mathematics:
-        return ""
-    if case.scenario == "finetune":
-        return f" (trains other weights than {case.scenario_spec.baseline})"
-    return " (other mathematics)"
+    """Return in parentheses that a case computes something else than its baseline, or "".
+
+    In fine-tuning the choice of the trained weights is what is asked about, and no remark.
+    """
+    return "" if is_alternative(case) else " (other mathematics)"
 
 
 def list_notes(assessment: FitAssessment, options: str) -> list[str]:
