@@ -93,7 +93,11 @@ def find_rank_strategy(workload: str, scenario: str, name: str) -> Strategy:
     except IncompatibleStrategies as error:
         raise UnknownCase(str(error)) from None
     if not strategy.over_ranks:
-        raise UnknownCase(f"{name} runs in a single process; {choices}")
+        raise UnknownCase(
+            f"{name} runs in a single process; {choices}. Where each GPU holds the whole model, as "
+            "under DistributedDataParallel, ask about one GPU with its share of the batch, without "
+            "ranks: beside it are buffers as large as the gradients"
+        )
     if not strategy.suits(spec.load_workload(workload)):
         workloads = ", ".join(strategy.workloads or ())
         raise UnknownCase(f"{strategy.name} is for {workloads}, not for {workload}")

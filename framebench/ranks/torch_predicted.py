@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 
 from framebench.adapters.torch import ranks_private as private
 from framebench.adapters.torch.fake import FakeAdapter
-from framebench.adapters.torch.fake_mode import SharedFakeMode
+from framebench.adapters.torch.fake_mode import make_fake_mode
 from framebench.adapters.torch.ranks import make_mesh_of_ranks
 from framebench.adapters.torch.storages import Storages
 from framebench.ranks.sharding import find_fullest_rank
@@ -47,7 +47,7 @@ def predict_rank_bytes(case: Case) -> dict[str, Any]:
     private.share_empty_chunks()
     make_mesh_of_ranks("cpu")
     is_sharded = any(part.switch == "fsdp" for part in case.parts)
-    with SharedFakeMode():
+    with make_fake_mode():
         peak, parts = track_sharded(case) if is_sharded else count_storages(case)
     return {
         "rank": rank,

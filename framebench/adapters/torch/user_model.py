@@ -483,14 +483,14 @@ def facts(size: int) -> ModelFacts:
 def read_facts_of_shapes(size: int) -> ModelFacts:
     """Return the facts of the file's model without making a weight: all tensors are fake."""
     # imported here, since no measured step needs them
-    from framebench.adapters.torch.fake_mode import SharedFakeMode
+    from framebench.adapters.torch.fake_mode import make_fake_mode
     from framebench.adapters.torch.fake_modules import convertible_modules
     from framebench.adapters.torch.fake_numbers import KnownNumbers
 
     # packages are imported with numbers, as they may compute tables of them
     import_packages(load_workload(USER_MODEL).facts["file"])
     with (
-        SharedFakeMode(allow_non_fake_inputs=True),
+        make_fake_mode(allow_non_fake_inputs=True),
         KnownNumbers(),
         convertible_modules(),
         plain_4bit_weights(),

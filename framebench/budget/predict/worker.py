@@ -1,7 +1,7 @@
 """Predict the eager peak of a PyTorch case without computing it, in PyTorch's environment.
 
 It is run by `python -m framebench.budget.predict.worker CASE`. The adapter's own steps run on fake
-tensors, which have shapes but no numbers (`SharedFakeMode`), while every storage that an operator
+tensors, which have shapes but no numbers (`make_fake_mode`), while every storage that an operator
 makes is counted from its birth to its death. So any size can be predicted on any machine. Not
 counted is what kernels use inside themselves (oneDNN's reordered copies; the unrolled volume, 27
 times the input, of a 3-D convolution of a single sample), nor what the allocator adds.
@@ -17,7 +17,7 @@ from typing import Any
 
 from framebench.adapters.torch.fake import FakeAdapter
 from framebench.adapters.torch.fake_bitsandbytes import plain_4bit_weights
-from framebench.adapters.torch.fake_mode import SharedFakeMode
+from framebench.adapters.torch.fake_mode import make_fake_mode
 from framebench.adapters.torch.fake_modules import convertible_modules
 from framebench.adapters.torch.fake_numbers import KnownNumbers
 from framebench.adapters.torch.storages import Storages
@@ -39,7 +39,7 @@ def predict_step_bytes(case: Case) -> dict[str, int]:
     """
     if case.workload == USER_MODEL:
         import_packages(case.user_file)  # with numbers, as they may compute tables of them
-    modes = (SharedFakeMode(), KnownNumbers(), convertible_modules(), plain_4bit_weights())
+    modes = (make_fake_mode(), KnownNumbers(), convertible_modules(), plain_4bit_weights())
     with ExitStack() as stack:
         for mode in modes:
             stack.enter_context(mode)

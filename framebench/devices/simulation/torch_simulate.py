@@ -34,7 +34,7 @@ import torch.optim.optimizer as optimizer_hooks
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from framebench.adapters.torch.fake_mode import SharedFakeMode
+from framebench.adapters.torch.fake_mode import make_fake_mode
 from framebench.devices.catalog import Device
 from framebench.devices.needs import INTERVALS, ErrorInterval, Kind, estimate_needs
 from framebench.devices.simulation import (
@@ -244,7 +244,7 @@ def simulated_gpu(watch: Watch) -> Iterator[torch.device]:
         stack.callback(torch_autocast.CAST_WEIGHTS.clear)
         stack.enter_context(replace_attributes(replacements))
         stack.enter_context(follow_bitsandbytes())
-        stack.enter_context(SharedFakeMode(allow_non_fake_inputs=True))
+        stack.enter_context(make_fake_mode(allow_non_fake_inputs=True))
         # torch.tensor(1.0, device=gpu) makes its number on the host and moves it where modes see it
         stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)

@@ -23,6 +23,7 @@ USUAL = (
     "checkpoint",
     "optimizer_in_backward",
     "adamw_8bit",
+    "adamw_8bit_bnb",
     "optimizer_offload",
     "compile",
 )
@@ -53,6 +54,7 @@ UNPLANNED = {
     f"resnet50/torch/pair/scripted/b4/tiny@{GPU}": "TorchScript",
     f"resnet50/torch/pipeline/prefetch/b4/tiny@{GPU}": "the loader",
 }
+INT8 = [f"transformer/torch/eval/{name}/b4/cpu@{GPU}" for name in ("int8_weights", "int8_dynamic")]
 Answers = dict[str, dict[str, Any]]
 pytestmark = pytest.mark.slow
 
@@ -60,7 +62,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def answers(request, environment) -> Answers:
     places = [name_place(strategy) for strategy in sorted({*USUAL, *list_requested(request)})]
-    places += [*UNPLANNED, TOO_LARGE, TOO_LARGE_TO_BOUND, OLDER, NEWER]
+    places += [*UNPLANNED, TOO_LARGE, TOO_LARGE_TO_BOUND, OLDER, NEWER, *INT8]
     return run_inside(environment["torch"], PROGRAM, *places)
 
 
@@ -79,6 +81,15 @@ def test_every_strategy_is_planned(name, answers):
     assert make_planned(source="allocator.simulated", **fields), (
         "a record takes all that is answered"
     )
+
+
+@pytest.mark.parametrize("place", INT8)
+def test_weights_in_8_bits_take_the_place_of_those_in_32(place, answers):
+    """`quantize_` drops the weights that it quantizes; the step multiplies the new ones."""
+    answer = answers[place]
+    assert answer["outcome"] == "planned"
+    parts = answer["parts"]
+    assert parts["between_steps"] - parts["workspaces"] < 1.1 * parts["weights"]
 
 
 def test_padding_by_inductor_is_listed_as_not_predicted(answers):
