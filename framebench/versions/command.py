@@ -503,8 +503,6 @@ def bisect_measured(
 
 def check_bisected(case: Case, framework: str, device: str | None) -> None:
     """End the command if a case cannot be measured or planned in releases of a framework."""
-    if case.workload == USER_MODEL:
-        fail(f"{case.id} is of a file of yours: name the file in its place, and --batch", 2)
     if case.framework != framework:
         fail(f"{case.id} is a case of {case.framework}, not of {framework}", 2)
     if case.ranks > 1:
@@ -525,7 +523,10 @@ def open_case(case_or_file: str, batch: int, results: Path) -> Iterator[tuple[Ca
     Raises UnknownCase.
     """
     if not case_or_file.endswith(".py"):
-        yield parse(case_or_file), results / "bisect"
+        case = parse(case_or_file)
+        if case.workload == USER_MODEL:
+            fail(f"{case.id} is of a file of yours: name the file in its place, and --batch", 2)
+        yield case, results / "bisect"
         return
     try:
         with (
