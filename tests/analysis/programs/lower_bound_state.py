@@ -25,22 +25,18 @@ def read_states(case_id):
     run = adapters.load(parse(case_id))
     run.build()
     run.step()
-    observed = StepCounter([], [])
-    with observed:
-        run.one_step()
     params = list(run.model.parameters())
     buffers = list(run.model.buffers())
+    # without models all forward passes of a step count as one
+    observed = StepCounter([], [], lasting=[*params, *buffers, *run.inputs])
+    with observed:
+        run.one_step()
     states = list_optimizer_states(run)
     run.release()
 
     gradients = [param.grad for param in params if param.grad is not None]
     # counters of steps and batches have no dimension
     counters = [tensor for tensor in [*states, *buffers] if tensor.ndim == 0]
-    lasting = {t.untyped_storage().data_ptr() for t in [*params, *buffers, *run.inputs]}
-    saved = 0
-    for address, size in observed.saved.items():
-        if address not in lasting:
-            saved += size
     return {
         "parameters": count_unique_bytes(params),
         "gradients": count_unique_bytes(gradients),
@@ -49,7 +45,7 @@ def read_states(case_id):
         "inputs": count_unique_bytes(run.inputs),
         "live": run.live_bytes(),
         "counters": count_unique_bytes(counters),
-        "saved": saved,
+        "saved": observed.activation_bytes,
     }
 
 
