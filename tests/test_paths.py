@@ -28,3 +28,9 @@ def test_no_file_names_a_place_of_one_machine():
     for line in lines:
         file, _, text = line.partition(":")
         assert file == "tests/test_paths.py" or not find_places(text), line[:160]
+
+
+def test_the_pattern_finds_places_of_one_machine():
+    for top in ("home", "Users", "root", "work", "mnt"):
+        assert find_places(f'{{"file": "/{top}/copy/tools/model.py"}}')
+    assert not find_places("tests/work/copy/x.py and https://example.org/home/page/")

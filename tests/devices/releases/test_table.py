@@ -53,6 +53,13 @@ def test_releases_stand_side_by_side_in_their_order():
     assert table.rows == ((CASE, "24.0", "12.0", "-50.00%"),)
 
 
+def test_the_report_of_a_device_compares_releases(results):
+    report = framebench("report", "--device", "h100-80gb", results=results, code=0)
+    table = report.stdout.partition("Releases of JAX by what they plan")[2]
+    (row,) = [line for line in table.splitlines() if CASE in line]
+    assert [*map(float, re.findall(r"\d+\.\d(?= )", row))][:4] == [*SIZES.values()]
+
+
 @pytest.mark.parametrize(
     ("device", "at_most", "code", "verdict"),
     [
@@ -138,7 +145,8 @@ def test_usual_cases_are_planned_only_if_that_is_asked_for(tmp_path, monkeypatch
 
     verdicts, message = compare_cached(tmp_path)
     assert (verdicts, planned) == ({}, [])
-    assert f"--device h100-80gb --plan --results {tmp_path} plans" in message
+    assert "there are some of: jax==0.9.1;" in message
+    assert f"--results {tmp_path} --plan" in message
 
     compare_cached(tmp_path, "--plan")
     usual = [case.id for case in list_usual("jax")]
@@ -168,9 +176,27 @@ def test_a_broad_selector_is_answered_from_cached_plans(tmp_path, monkeypatch, s
     verdicts, message = compare_cached(tmp_path, selector)
 
     assert (verdicts, asked_for) == ({"checkpoint": "regression"}, [])
+    assert "the peak is larger in 1 of 1 case (transformer), smaller in 0" in compare_text(
+        tmp_path, selector
+    )
     quoted = shlex.quote(selector)
     assert f"jax==0.9.2 {quoted} --device h100-80gb --plan --results {tmp_path} plans" in message
     assert re.search(r"\d+ of \d+ cases have no cached plans of both and are left out", message)
+
+
+def compare_text(results: Path, selector: str) -> str:
+    """Return what the command says of two releases where it prints a table."""
+    options = ("--device", H100.name, "--results", str(results))
+    done = framebench("versions", "compare", "jax==0.9.1", "jax==0.9.2", selector, *options)
+    return " ".join(done.stderr.split())
+
+
+def test_a_broad_selector_without_cached_plans_names_the_command_that_plans(tmp_path, monkeypatch):
+    asked_for = record_planned(monkeypatch)
+    verdicts, message = compare_cached(tmp_path, "unet3d/jax/train")
+    assert (verdicts, asked_for) == ({}, [])
+    assert re.search(r"none of \d+ cases has cached plans of jax==0.9.1 and jax==0.9.2", message)
+    assert "framebench versions compare jax==0.9.1 jax==0.9.2 unet3d/jax/train" in message
 
 
 def test_a_case_named_with_its_batch_is_planned(tmp_path, monkeypatch):
