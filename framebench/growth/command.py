@@ -25,13 +25,12 @@ from framebench.cli.shared import (
 from framebench.engine import environments, installed, runner
 from framebench.growth import measure
 from framebench.growth.measure import NoReadings
-from framebench.growth.progress import STEPS_PER_HALF, WARM_UP, count_steps
+from framebench.growth.progress import LEAST_STEPS, STEPS_PER_HALF, WARM_UP, count_steps
 from framebench.growth.record import Growth
 from framebench.suite import hypothetical
 from framebench.suite.user_file import Fault, list_definitions, parse_file
 from framebench.user_file.opening import open_model
 
-LEAST_STEPS = 52  # framebench.growth.table has the reason, and is imported late
 USER_MODEL_BATCH = 8
 EXIT_CODES = {"does not grow": 0, "grows": 1, "undecided": 3}
 CASE_HELP = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 PROGRESS = "framebench grow: "  # begins such a line
+LEAST_STEPS = 52  # that are read: framebench.growth.table has the reason
 WARM_UP = 20  # steps before the first reading: compilers, pools and caches settle
 STEPS_PER_HALF = 12  # that are watched; what the second half leaves behind is named
 

@@ -31,6 +31,7 @@ from framebench.adapters.base import Adapter
 from framebench.growth.leak_report import LeakWatch, Source
 from framebench.growth.meters import MeterReadings, make_host_meters, make_rise_meters
 from framebench.growth.progress import (
+    LEAST_STEPS,
     PROGRESS,
     STEPS_PER_HALF,
     WARM_UP,
@@ -203,10 +204,16 @@ def follow_script(
         # sys.exit() without a reason ends a script as its last line does
         if not isinstance(error, SystemExit) or error.code:
             raise Fault(describe_fault(error, file)) from error
+    missing = follower.steps_needed - follower.steps_made
+    way = f"let it loop {missing} steps longer"
+    if steps - missing >= LEAST_STEPS:
+        way += f", or read fewer: --steps {steps - missing}"
+    elif steps > LEAST_STEPS:
+        way += f", or {count_steps(LEAST_STEPS)} steps in all, with --steps {LEAST_STEPS}"
     raise Fault(
         f"{file} ended after {follower.steps_made} {kind_of_step}, and {follower.steps_needed} are "
-        "needed: let it loop longer, or read fewer with --steps; --step-at FUNCTION names another "
-        "function of the script whose calls are its steps"
+        f"needed: {way}; --step-at FUNCTION names another function of the script whose calls are "
+        "its steps"
     )
 
 

@@ -61,6 +61,15 @@ def test_a_script_is_followed_with_its_arguments(steps, code, message, tmp_path)
 
 
 @pytest.mark.slow
+def test_a_script_that_ends_early_is_told_how_many_steps_it_can_have_read(tmp_path):
+    """It makes 100 steps, of which 44 are not read."""
+    options = ("--steps", "200", "--results", tmp_path / "results")
+    done = framebench("grow", PROGRAMS / "train.py", *options, "--", "--steps", "100", code=2)
+    message = " ".join(done.stderr.split())
+    assert "let it loop 144 steps longer, or read fewer: --steps 56;" in message
+
+
+@pytest.mark.slow
 def test_a_slow_script_says_how_far_it_is(tmp_path):
     options = ("--steps", "52", "--results", tmp_path / "results")
     script = PROGRAMS / "train.py"
